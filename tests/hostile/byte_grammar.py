@@ -4,12 +4,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import Final
 
 from hypothesis import strategies as st
 
-from permitflow.carriers.byte_stream import Kind
-from permitflow.carriers.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, Kind, read_header
+from permitflow.carriers.connection import HEALTH_CHECK
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
@@ -24,10 +25,11 @@ from permitflow.carriers.datagrams.packets import (
     encode,
     encode_data,
 )
-from permitflow.carriers.framing import header
+from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
-from tests.hostile.grammar import FIRST, LATER, OF_CONNECTIONS, SIGNS, mutated
-from tests.support.carriers import message_of
+from tests.hostile.grammar import Checked, Does, Says, Waits, mutated, sessions
+
+_SELDOM: Final = 10
 
 
 class End(Enum):
@@ -39,31 +41,33 @@ class End(Enum):
 
 
 @dataclass(frozen=True)
+class Hears:
+    """The peer writes no more before this stream of its connection is answered: who goes on before that is refused."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
 class Bytes:
     """What a peer of a connection writes, write by write, and how it leaves."""
 
-    writes: Sequence[bytes]
+    writes: Sequence[bytes | Hears]
     end: End
 
 
-def _messages(method: str) -> st.SearchStrategy[bytes]:
-    right = st.sampled_from(FIRST[method] + LATER[method])
-    return st.one_of(
-        right.map(lambda content: message_of([content])),
-        mutated(right).map(lambda content: message_of([content])),
-        st.sampled_from(OF_CONNECTIONS + SIGNS).map(lambda content: message_of([content])),
-        mutated(right),
-    )
-
-
 @st.composite
-def _written(draw: st.DrawFn, parts: st.SearchStrategy[list[bytes]]) -> Bytes:
+def _written(draw: st.DrawFn, parts: st.SearchStrategy[list[bytes | Hears]]) -> Bytes:
     """As they are, or with mistakes, in few writes or in many."""
-    data = b"".join(draw(parts))
-    if draw(st.integers(0, 2)) == 0:
-        data = draw(mutated(st.just(data)))
-    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=3)))
-    writes = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    writes = list[bytes | Hears]()
+    for kind, some in groupby(draw(parts), type):
+        if kind is Hears:
+            writes += some
+            continue
+        data = b"".join(part for part in some if isinstance(part, bytes))
+        if draw(st.integers(0, _SELDOM)) == 0:
+            data = draw(mutated(st.just(data)))
+        cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=3)))
+        writes += [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     return Bytes(tuple(writes), draw(st.sampled_from(End)))
 
 
@@ -82,25 +86,38 @@ _SIZES: Final = (0, 1, 7, 1 << 16, 1 << 20, (1 << 20) + (128 << 10) + 1, MOST_RE
 
 
 @st.composite
-def _framed(draw: st.DrawFn) -> list[bytes]:
-    if draw(st.integers(0, 9)) == 0:
+def _framed(draw: st.DrawFn) -> list[bytes | Hears]:
+    if draw(st.integers(0, _SELDOM)) == 0:
         return [draw(st.sampled_from(STRANGERS))]
-    kind, method = draw(st.sampled_from([(Kind.GET, GET_STREAM), (Kind.PUT, PUT_STREAM), (Kind.CONTROL, CONTROL)]))
-    parts = [header(kind)] if draw(st.integers(0, 9)) else []
-    for _ in range(draw(st.integers(0, 5))):
-        match draw(st.integers(0, 8)):
-            case 0:
+    session = draw(sessions())
+    checked, parts = Checked(session.method), list[bytes | Hears]()
+    if draw(st.integers(0, _SELDOM)):
+        parts.append(header(KIND_OF_METHOD[session.method]))
+    for step in session.steps:
+        match step, draw(st.integers(0, 2 * _SELDOM)):
+            case _, 0:
                 parts.append(header(draw(st.integers(0, 255)), draw(st.sampled_from(_SIZES))))
-            case 1:
+            case _, 1:
                 parts.append(header(draw(st.sampled_from([Kind.PING, Kind.END, Kind.STATUS, Kind.GET]))))
-            case 2:
-                content = draw(_messages(method))
-                size_bytes = max(0, len(content) + draw(st.sampled_from([-1, 1, 100])))
-                parts.append(header(Kind.MESSAGE, size_bytes) + content)
-            case _:
-                content = draw(_messages(method))
-                parts.append(header(Kind.MESSAGE, len(content)) + content)
+            case Says(), kind:
+                message = checked.message(step)
+                wrong_bytes = draw(st.sampled_from([-1, 1, 100])) if kind == 2 else 0
+                parts.append(header(Kind.MESSAGE, max(0, len(message) + wrong_bytes)) + message)
+            case Waits(), _:
+                parts.append(Hears(0))
+            case Does.HALF_CLOSES, _:
+                parts.append(header(Kind.END))
     return parts
+
+
+def answered_over_tcp(heard: bytes | bytearray) -> set[int]:
+    """The streams of a connection that have been answered, by what was heard: 0 is the only one."""
+    while len(heard) >= HEADER_BYTES:
+        kind, size_bytes = read_header(memoryview(heard), "the exchange")
+        if kind is not Kind.PING:
+            return {0}
+        heard = heard[HEADER_BYTES + size_bytes :]
+    return set()
 
 
 over_tcp = _written(_framed())
@@ -112,6 +129,7 @@ over_tcp = _written(_framed())
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 _END_STREAM, _END_HEADERS = 1, 4
+_FRAME_BYTES: Final = 9
 
 
 def frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> bytes:
@@ -144,35 +162,50 @@ def message(content: bytes, size: int | None = None) -> bytes:
 
 
 @st.composite
-def _frames(draw: st.DrawFn) -> list[bytes]:
-    parts = [PREFACE, frame(SETTINGS, b"")] if draw(st.integers(0, 9)) else [frame(SETTINGS, b"")]
-    stream = 1
-    for _ in range(draw(st.integers(1, 3))):
-        method = draw(st.sampled_from([GET_STREAM, PUT_STREAM, CONTROL]))
-        path = method if draw(st.integers(0, 9)) else draw(st.sampled_from(["/", "", method + "x", HEALTH_CHECK]))
+def _frames(draw: st.DrawFn) -> list[bytes | Hears]:
+    parts: list[bytes | Hears] = [PREFACE] if draw(st.integers(0, _SELDOM)) else []
+    parts.append(frame(SETTINGS, b""))
+    for stream in range(1, 2 * draw(st.integers(1, 3)), 2):
+        session = draw(sessions())
+        checked, method = Checked(session.method), session.method
+        others = st.sampled_from(["/", "", method + "x", HEALTH_CHECK])
+        path = method if draw(st.integers(0, _SELDOM)) else draw(others)
         parts.append(frame(HEADERS, call_of(path), _END_HEADERS, stream))
-        for _ in range(draw(st.integers(0, 4))):
-            match draw(st.integers(0, 9)):
-                case 0:
-                    payload = draw(st.binary(max_size=40))
-                    parts.append(
-                        frame(draw(st.integers(0, 255)), payload, draw(st.integers(0, 255)), draw(_ids(stream)))
-                    )
-                case 1:
+        for step in session.steps:
+            match step, draw(st.integers(0, 3 * _SELDOM)):
+                case _, 0:
+                    payload, flags = draw(st.binary(max_size=40)), draw(st.integers(0, 255))
+                    parts.append(frame(draw(st.integers(0, 255)), payload, flags, draw(_ids(stream))))
+                case _, 1:
                     parts.append(frame(RESET, draw(st.integers(0, 2**32 - 1)).to_bytes(4, "big"), 0, stream))
-                case 2:
+                case _, 2:
                     parts.append(frame(WINDOW, draw(st.integers(0, 2**31)).to_bytes(4, "big"), 0, draw(_ids(stream))))
-                case 3:
+                case _, 3:
                     parts.append(frame(PING, bytes(8)) * draw(st.integers(1, 50)))
-                case 4:
-                    content = draw(_messages(method))
-                    size = draw(st.sampled_from([0, 1, len(content) + 1, 16 << 20, 2**32 - 1]))
-                    parts.append(frame(DATA, message(content, size), draw(st.sampled_from([0, _END_STREAM])), stream))
-                case _:
-                    flags = draw(st.sampled_from([0, 0, _END_STREAM]))
-                    parts.append(frame(DATA, message(draw(_messages(method))), flags, stream))
-        stream += 2
+                case Says(), kind:
+                    content, size_bytes = checked.message(step), None
+                    if kind == 4:
+                        size_bytes = draw(st.sampled_from([0, 1, len(content) + 1, 16 << 20, 2**32 - 1]))
+                    flags = draw(st.sampled_from([0] * _SELDOM + [_END_STREAM]))
+                    parts.append(frame(DATA, message(content, size_bytes), flags, stream))
+                case Waits(), _:
+                    parts.append(Hears(stream))
+                case Does.HALF_CLOSES, _:
+                    parts.append(frame(DATA, b"", _END_STREAM, stream))
+                case Does.CUTS, _:
+                    parts.append(frame(RESET, bytes(4), 0, stream))
     return parts
+
+
+def answered_over_http2(heard: bytes | bytearray) -> set[int]:
+    """Likewise: by a message, or by an end."""
+    found = set[int]()
+    while len(heard) >= _FRAME_BYTES:
+        size_bytes, (kind, flags, stream) = int.from_bytes(heard[:3]), struct.unpack(">BBI", heard[3:_FRAME_BYTES])
+        if kind in (DATA, RESET) or (kind == HEADERS and flags & _END_STREAM):
+            found.add(stream)
+        heard = heard[_FRAME_BYTES + size_bytes :]
+    return found
 
 
 def _ids(stream: int) -> st.SearchStrategy[int]:
@@ -217,7 +250,8 @@ def _feedbacks(draw: st.DrawFn) -> Feedback:
 
 @st.composite
 def _data(draw: st.DrawFn) -> Data:
-    payload = b"".join(draw(_framed())) if draw(st.booleans()) else draw(st.binary(max_size=50))
+    framed = _framed().map(lambda parts: b"".join(part for part in parts if isinstance(part, bytes)))
+    payload = draw(framed) if draw(st.booleans()) else draw(st.binary(max_size=50))
     number = draw(st.integers(0, 5)) if draw(st.integers(0, 3)) else draw(_numbers)
     return Data(number, draw(_feedbacks()), payload)
 

@@ -46,15 +46,10 @@ def _runner() -> asyncio.Runner:
 def _at(scheme: str, peers: st.SearchStrategy[Any]) -> Any:
     @contextmanager
     def opened() -> Iterator[tuple[st.SearchStrategy[Any], Try]]:
-        runner, target = _runner(), sockets.attacked(scheme)
-        served = runner.run(target.__aenter__())
-        try:
-            yield (
-                st.lists(peers, min_size=1, max_size=3),
-                lambda several: runner.run(sockets.attack(served, several)),
-            )
-        finally:
-            runner.run(target.__aexit__(None, None, None))
+        yield (
+            st.lists(peers, min_size=1, max_size=3),
+            lambda several: _runner().run(sockets.attack(scheme, several)),
+        )
 
     return opened
 

@@ -21,6 +21,8 @@ from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.resuming import TOKEN_BYTES
 from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.checksum import CHECKSUM_BYTES, Checksums
+from permitflow.wire.connection_frames import CONNECTION_KEY
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.v1 import permits_pb2
 
@@ -261,6 +263,26 @@ class Does(Enum):
 Step = Says | Waits | Does
 
 
+class Checked:
+    """The messages of one connection, each with its checksum."""
+
+    def __init__(self, method: str) -> None:
+        self._counts = method != CONTROL
+        self._checksums = Checksums(wanted=True)
+
+    def message(self, says: Says) -> bytes:
+        """The next one; requests and frames of a connection count no messages."""
+        if says.check is Check.MISSING:
+            return says.content
+        if says.check is Check.NONE:
+            return b"".join(Checksums(wanted=False).add([says.content]))
+        counts = self._counts and says.content[:1] != bytes((CONNECTION_KEY,))
+        checksums = self._checksums if counts else Checksums(wanted=True)
+        made = bytearray(b"".join(checksums.add([says.content])))
+        made[-CHECKSUM_BYTES + 1] ^= says.check is Check.WRONG
+        return bytes(made)
+
+
 @dataclass(frozen=True)
 class Session:
     """What a peer does, one thing after the other; in the end it is gone."""
@@ -301,7 +323,8 @@ def sessions(draw: st.DrawFn) -> Session:
             steps.append(Waits(draw(st.sampled_from((0.0, 1.0, 100.0)))))
         else:
             check = draw(st.sampled_from(Check)) if draw(st.integers(0, 2 * _SELDOM)) == 0 else Check.RIGHT
-            steps.append(Says(draw(_contents(method, is_first=not number)), check))
+            says = Says(draw(_contents(method, is_first=not number)), check)
+            steps += [says] * (draw(st.sampled_from((1, 1, 1, 4))) if number else 1)
         if not number and draw(st.integers(0, _SELDOM)):
             steps.append(Waits(1.0))  # until it is answered: who goes on before that is refused
     return Session(method, tuple(steps))

@@ -11,15 +11,12 @@ from typing import Any
 
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
-from permitflow.carriers.connection import CONTROL
 from permitflow.carriers.reaching import Destination
 from permitflow.client import SameHost, get, put
 from permitflow.errors import PermitflowError
 from permitflow.exchange import Exchange, Retention
-from permitflow.wire.checksum import CHECKSUM_BYTES, Checksums
-from permitflow.wire.connection_frames import CONNECTION_KEY
 from permitflow.wire.wire_errors import decode_error, encode_error
-from tests.hostile.grammar import BATCH, KEPT, ONCE, PARAMETERS, Check, Does, Says, Session, Waits
+from tests.hostile.grammar import BATCH, KEPT, ONCE, PARAMETERS, Checked, Does, Says, Session, Waits
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.simulated_time import in_simulated_time
 
@@ -96,7 +93,7 @@ async def _peer(session: Session) -> str:
 
 
 async def _connection(method: str, steps: Sequence[Any]) -> str:
-    checksums = Checksums(wanted=True)
+    checked = Checked(method)
     with suppress(TimeoutError):
         async with calling(Destination(ADDRESS, method, "the exchange", 10.0)) as carrier:
             conversation = Conversation(carrier)
@@ -105,7 +102,7 @@ async def _connection(method: str, steps: Sequence[Any]) -> str:
                 for step in steps:
                     match step:
                         case Says():
-                            await conversation.write([_checked(checksums, step, counts=method != CONTROL)])
+                            await conversation.write([checked.message(step)])
                         case Waits(seconds):
                             await asyncio.sleep(seconds)
                         case Does.HALF_CLOSES:
@@ -126,7 +123,7 @@ async def _connection(method: str, steps: Sequence[Any]) -> str:
 def _typed(error: PermitflowError) -> str:
     """The error's name; it is a type that crosses the wire."""
     again = decode_error(encode_error(error), who="the exchange")
-    if error.status and type(again) is not type(error):
+    if type(again) is not type(error):
         raise Broken(
             f"{type(error).__name__} becomes {type(again).__name__} on the wire: {json.loads(encode_error(error))}"
         )
@@ -136,17 +133,3 @@ def _typed(error: PermitflowError) -> str:
 async def _read_all(conversation: Conversation) -> None:
     while await conversation.read() is not None:
         pass
-
-
-def _checked(checksums: Checksums, says: Says, *, counts: bool) -> bytes:
-    """The message with its checksum; requests and frames of a connection count no messages."""
-    if says.check is Check.MISSING:
-        return says.content
-    if says.check is Check.NONE:
-        return b"".join(Checksums(wanted=False).add([says.content]))
-    if says.content[:1] == bytes((CONNECTION_KEY,)) or not counts:
-        made = bytearray(b"".join(Checksums(wanted=True).add([says.content])))
-    else:
-        made = bytearray(b"".join(checksums.add([says.content])))
-    made[-CHECKSUM_BYTES + 1] ^= says.check is Check.WRONG
-    return bytes(made)

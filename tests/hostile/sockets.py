@@ -9,17 +9,27 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
-from permitflow.carriers.addresses import parsed
+from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.datagrams.packets import Accept, Challenge, Gone, Hello, Open, decode, encode
 from permitflow.client import SameHost, get, put
 from permitflow.exchange import Exchange, ExchangeServer, Retention
-from tests.hostile.byte_grammar import CONNECTION, Bytes, End, Packets
+from tests.hostile.byte_grammar import (
+    CONNECTION,
+    Bytes,
+    End,
+    Hears,
+    Packets,
+    answered_over_http2,
+    answered_over_tcp,
+)
 from tests.hostile.grammar import BATCH, KEPT, ONCE, PARAMETERS
 from tests.hostile.memory import NEIGHBOUR, Broken
 from tests.support.turns import until
 
 _PATIENCE_SECONDS = 20.0
 """Of a neighbour on a busy machine; this is no measurement."""
+_ANSWER_SECONDS = 0.5
+"""So long a peer waits before it goes on without an answer."""
 _AGAIN_SECONDS = 0.5
 """After which a peer over UDP says hello again."""
 _MOST_BYTES = 1 << 16
@@ -66,22 +76,33 @@ class Attacked:
             record = self._heard.records.pop()
             raise Broken(f"the exchange failed: {record.getMessage()}") from (record.exc_info or (None, None))[1]
 
-    async def connect(self, peer: Bytes) -> bytes:
-        """Let a peer do this over TCP, and leave; what it has heard."""
+    async def connect(self, peer: Bytes) -> None:
+        """Let a peer do this over TCP, and leave."""
         loop, heard = asyncio.get_running_loop(), bytearray()
-        _, host, port = parsed(self.address)
+        scheme, host, port = parsed(self.address)
+        answered = answered_over_tcp if scheme is Scheme.TCP else answered_over_http2
+
+        async def hear(until_answered: int | None = None) -> None:
+            while until_answered is None or until_answered not in answered(heard):
+                if not (some := await loop.sock_recv(connection, _MOST_BYTES)):
+                    return
+                heard.extend(some)
+
         with closing(socket.create_connection((host, port))) as connection, suppress(OSError):
             connection.setblocking(False)
-            for piece in peer.writes:
-                await loop.sock_sendall(connection, piece)
-                await asyncio.sleep(0)
+            for step in peer.writes:
+                if isinstance(step, Hears):
+                    with suppress(TimeoutError):  # after a mistake there may be nothing to answer
+                        async with asyncio.timeout(_ANSWER_SECONDS):
+                            await hear(step.stream)
+                else:
+                    await loop.sock_sendall(connection, step)
+                    await asyncio.sleep(0)
             if peer.end is End.RESETS:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             elif peer.end is End.HALF_CLOSES:
                 connection.shutdown(socket.SHUT_WR)
-                while some := await loop.sock_recv(connection, _MOST_BYTES):
-                    heard += some
-        return bytes(heard)
+                await hear()
 
     async def send(self, peer: Packets) -> None:
         """Let a peer send these packets over UDP."""
@@ -142,13 +163,14 @@ async def attacked(scheme: str) -> AsyncIterator[Attacked]:
             logger.removeHandler(heard)
 
 
-async def attack(target: Attacked, peers: Sequence[Bytes | Packets]) -> None:
-    """Let several peers do this at the same time.
+async def attack(scheme: str, peers: Sequence[Bytes | Packets]) -> None:
+    """Let several peers do this to a new exchange at the same time; the scheme is as in ``tcp://``.
 
     Raises:
         Broken: as ``judge``.
     """
-    async with asyncio.TaskGroup() as group:
-        for peer in peers:
-            group.create_task(target.send(peer) if isinstance(peer, Packets) else target.connect(peer))
-    await target.judge()
+    async with attacked(scheme) as target:
+        async with asyncio.TaskGroup() as group:
+            for peer in peers:
+                group.create_task(target.send(peer) if isinstance(peer, Packets) else target.connect(peer))
+        await target.judge()

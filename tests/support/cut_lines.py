@@ -93,7 +93,8 @@ class Line(Carrier):
             self._listener.on_writable()
 
     def half_close(self) -> None:
-        self.peer.give(_End())
+        if self.is_dialler:  # an acceptor's half closes with the status, when all is over
+            self.peer.give(_End())
 
     async def stop(self) -> None:
         self._listener = None
