@@ -4,7 +4,7 @@
     python -m benchmarks.spark_cost write --rounds 3
 
 `permitflow serve` with the default window, a producer with its rows in memory or a consumer that counts them, and a
-session as `permitflow.spark.configure` makes it: all of them share the machine.  Counted are all processes of the
+session as `permitflow.spark.configure` makes it, with Java's own defaults: all of them share the machine.  Counted are all processes of the
 session, the exchange, and the producer or consumer, from when all of them have started.  Rows that are read go into
 Spark's own sink `noop`.  A Python source with its rows in memory, and a Python sink that throws its rows away, show
 what Spark itself takes to hand rows over.
@@ -39,6 +39,8 @@ COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # Java compiles the loops, and workers are started.
 WARM_UP_ROUNDS = 1
+# Those of `local_session` start fast, and leave out the compiler that makes long jobs fast.
+SETTINGS = {"spark.driver.extraJavaOptions": ""}
 # How a worker, and the producer or consumer, reach an exchange on their host.
 CARRIERS = {
     "shared memory": ("127.0.0.1:0", "auto"),
@@ -200,7 +202,7 @@ def main() -> None:
     rows = options.rows // (SLOTS * CHUNK_ROWS) * SLOTS * CHUNK_ROWS
     with (
         tempfile.TemporaryDirectory() as folder,
-        local_session("benchmark", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
+        local_session("benchmark", master=f"local[{SLOTS}]", work_dir=Path(folder), settings=SETTINGS) as spark,
     ):
         window = ("--row-permits", str(options.row_permits)) if options.row_permits else ()
         ways = ways_of(spark, rows, window, options.batch_rows, Path(folder))
