@@ -4,10 +4,10 @@
     python -m benchmarks.spark_cost write --rounds 3
 
 `permitflow serve` with the default window, a producer with its rows in memory or a consumer that counts them, and a
-session as `permitflow.spark.configure` makes it, with Java's own defaults: all of them share the machine.  Counted are all processes of the
-session, the exchange, and the producer or consumer, from when all of them have started.  Rows that are read go into
-Spark's own sink `noop`.  A Python source with its rows in memory, and a Python sink that throws its rows away, show
-what Spark itself takes to hand rows over.
+session as `permitflow.spark.configure` makes it, with Java's own defaults: all of them share the machine.  Counted are
+all processes of the session, the exchange, and the producer or consumer, from when all of them have started.  Rows that
+are read go into Spark's own sink `noop`.  A Python source with its rows in memory, and a Python sink that throws its
+rows away, show what Spark itself takes to hand rows over.
 """
 
 import argparse
