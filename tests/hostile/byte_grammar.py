@@ -27,7 +27,7 @@ from permitflow.carriers.datagrams.packets import (
 )
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
-from tests.hostile.grammar import Checked, Does, Says, Waits, mutated, sessions
+from tests.hostile.grammar import Checked, Does, Says, Session, Waits, mutated, sessions
 
 _SELDOM: Final = 10
 
@@ -108,6 +108,18 @@ def _framed(draw: st.DrawFn) -> list[bytes | Hears]:
             case Does.HALF_CLOSES, _:
                 parts.append(header(Kind.END))
     return parts
+
+
+def said_over_tcp(session: Session) -> Bytes:
+    """What a peer says, without a mistake of its bytes; it reads to the end."""
+    checked, writes = Checked(session.method), list[bytes | Hears]([header(KIND_OF_METHOD[session.method])])
+    for step in session.steps:
+        if isinstance(step, Says):
+            message = checked.message(step)
+            writes.append(header(Kind.MESSAGE, len(message)) + message)
+        elif isinstance(step, Waits):
+            writes.append(Hears(0))
+    return Bytes(tuple(writes), End.HALF_CLOSES)
 
 
 def answered_over_tcp(heard: bytes | bytearray) -> set[int]:

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.packets import Data
-from tests.hostile.byte_grammar import CONNECTION, Bytes, Packets, over_http2, over_tcp, over_udp
+from tests.hostile.byte_grammar import CONNECTION, Bytes, Packets, over_http2, over_tcp, over_udp, said_over_tcp
+from tests.hostile.grammar import FIRST, LATER, Says, Session, Waits
 from tests.hostile.sockets import attack
 
 FEW = settings(max_examples=20)
@@ -18,6 +21,13 @@ FEW = settings(max_examples=20)
 @given(st.lists(over_tcp, min_size=1, max_size=3))
 def test_an_exchange_bears_any_bytes_over_tcp(run: asyncio.Runner, peers: Sequence[Bytes]) -> None:
     run.run(attack("tcp://", peers))
+
+
+@pytest.mark.parametrize("method", [PUT_STREAM, GET_STREAM])
+def test_an_agreed_peer_over_tcp_may_say_anything_four_times(run: asyncio.Runner, method: str) -> None:
+    for later in LATER[method]:
+        session = Session(method, (Says(FIRST[method][0]), Waits(1.0), *[Says(later)] * 4))
+        run.run(attack("tcp://", [said_over_tcp(session)]))
 
 
 @FEW
