@@ -3,14 +3,20 @@
 The health service is the standard one of gRPC (grpc.health.v1), so that orchestrators need no special client.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
+from typing import Any, Final, TypeAlias
 
-from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2
 
 from permitflow.change import Change
 from permitflow.client.health import LIVENESS, READINESS
-from permitflow.errors import PeerGoneError
+from permitflow.errors import PeerGoneError, UndecodableDataError
+
+HEALTH: Final = health.SERVICE_NAME
+Answer: TypeAlias = Callable[[bytes, Any], Awaitable[None]]
+"""Of a method of the service: takes a request and gRPC's context, into which it writes bytes."""
 
 
 class Phase(Enum):
@@ -57,15 +63,26 @@ class HealthService:
     """The health service of a server: its exchange's readiness, and its liveness."""
 
     def __init__(self, readiness: Readiness) -> None:
-        """Use ``add_to`` to register it."""
+        """Use ``begin`` to give it its first words."""
         self._readiness = readiness
         self._servicer = health.aio.HealthServicer()
 
-    async def add_to(self, server: aio.Server) -> None:
-        """Register the service with a server that has not started."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+    async def begin(self) -> None:
+        """Say that the exchange lives, and in which phase it is."""
         await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self._say(self._readiness.phase)
+
+    @property
+    def methods(self) -> Mapping[str, Answer]:
+        """By name."""
+        return {"Check": self._check, "Watch": self._watch}
+
+    async def _check(self, request: bytes, context: Any) -> None:
+        response = await self._servicer.Check(_decoded(request), context)
+        await context.write(response.SerializeToString())
+
+    async def _watch(self, request: bytes, context: Any) -> None:
+        await self._servicer.Watch(_decoded(request), _Serialising(context))
 
     async def follow(self) -> None:
         """Publish each change of phase at once, until cancelled."""
@@ -79,3 +96,25 @@ class HealthService:
         status = response.SERVING if phase is Phase.READY else response.NOT_SERVING
         for service in READINESS:
             await self._servicer.set(service, status)
+
+
+class _Serialising:
+    """A context that takes responses."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    async def write(self, response: health_pb2.HealthCheckResponse) -> None:
+        await self._context.write(response.SerializeToString())
+
+
+def _decoded(request: bytes) -> health_pb2.HealthCheckRequest:
+    """A request.
+
+    Raises:
+        UndecodableDataError: it is none.
+    """
+    try:
+        return health_pb2.HealthCheckRequest.FromString(request)
+    except DecodeError as error:
+        raise UndecodableDataError(what="a request to the health service", reason=str(error)) from None

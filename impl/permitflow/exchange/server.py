@@ -15,6 +15,7 @@ import grpc
 from permitflow.carriers.accepting import accepted
 from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import ByteStream, last_word
+from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
@@ -38,7 +39,7 @@ from permitflow.errors import (
 from permitflow.exchange.access import ANYBODY, Access, AccessControl
 from permitflow.exchange.admission import MOST_REFUSED, Attempt, Place
 from permitflow.exchange.grpc_peers import GrpcPeers
-from permitflow.exchange.health import HealthService
+from permitflow.exchange.health import HEALTH, Answer, HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
@@ -91,15 +92,14 @@ class _GrpcListener:
         server = grpc.aio.server(
             options=server_options(self._terms.handshake_seconds, self._terms.silence_seconds, most)
         )
-        await self._health.add_to(server)
+        await self._health.begin()
         if self._terms.reflection:
             require_extra("reflection", "grpc_reflection")
-            from grpc_health.v1 import health
             from grpc_reflection.v1alpha import reflection
 
             import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
 
-            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+            reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
         try:  # last: gRPC keeps the port of a server that never starts
             port = (
                 server.add_insecure_port(self._terms.address)
@@ -114,7 +114,17 @@ class _GrpcListener:
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, peers, method))
             for method in METHODS
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        # As streams, too: gRPC itself would wait for a request without end, and keep it however long it gets.
+        answers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            name: grpc.stream_stream_rpc_method_handler(partial(self._answer, peers, answer))
+            for name, answer in self._health.methods.items()
+        }
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(SERVICE, handlers),
+                grpc.method_handlers_generic_handler(HEALTH, answers),
+            )
+        )
         await server.start()
         self._watching = lasting_task(peers.follow(), name="connections of gRPC")
         self._following = lasting_task(self._health.follow(), name="health of the exchange")
@@ -167,6 +177,18 @@ class _GrpcListener:
                 await self._tell(call, error)
             except Exception as error:
                 _log.exception(_OWN_FAULT, peer)
+                await self._tell(call, error)
+            finally:
+                await call.stop()
+
+    async def _answer(self, peers: GrpcPeers, answer: Answer, _requests: object, context: Context) -> None:
+        """Serve a call of the health service."""
+        peer = context.peer()
+        call = ServerCall(context, f"the client at {peer}", self._terms.handshake_seconds, self._terms.silence_seconds)
+        with peers.call(peer, call):
+            try:
+                await answer(bytes(await Conversation(call).read() or b""), context)
+            except PermitflowError as error:
                 await self._tell(call, error)
             finally:
                 await call.stop()

@@ -13,6 +13,7 @@ from permitflow.carriers.grpc_connections import GrpcConnections, Name
 from permitflow.exchange import Exchange, ExchangeServer, grpc_peers
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
+from permitflow.exchange.health import HEALTH
 from permitflow.exchange.limits import Limits
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from tests.hostile.byte_grammar import DATA, HEADERS, PREFACE, SETTINGS, call_of, frame, message
@@ -78,8 +79,9 @@ async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypa
 
 
 @needs_linux
-async def test_a_first_message_that_grows_too_long_is_hung_up_on() -> None:
-    begin = PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1) + frame(HEADERS, call_of(PUT_STREAM), 4, 1)
+@pytest.mark.parametrize("method", [PUT_STREAM, f"/{HEALTH}/Check", f"/{HEALTH}/Watch"])
+async def test_a_first_message_that_grows_too_long_is_hung_up_on(method: str) -> None:
+    begin = PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1) + frame(HEADERS, call_of(method), 4, 1)
     part = frame(DATA, message(bytes(10_000), MAX_MESSAGE_BYTES)[:10_000], 0, 1)
     async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
         reader, writer = await asyncio.open_connection(*server.address.split(":"))
