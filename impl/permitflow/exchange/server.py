@@ -157,11 +157,7 @@ class _GrpcListener:
         within_seconds = None if method == CONTROL else self._terms.handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._terms.silence_seconds)
         with peers.call(peer, call) as begin:
-            try:
-                call.judge_metadata()
-            except UndecodableDataError as error:
-                peers.note_excess(peer)
-                await self._tell(call, error)
+            if await self._has_too_long_headers(peers, peer, call):
                 return
             # Otherwise they leave with the first message, and block the status while it is under way.
             await context.send_initial_metadata(())
@@ -186,12 +182,24 @@ class _GrpcListener:
         peer = context.peer()
         call = ServerCall(context, f"the client at {peer}", self._terms.handshake_seconds, self._terms.silence_seconds)
         with peers.call(peer, call):
+            if await self._has_too_long_headers(peers, peer, call):
+                return
             try:
                 await answer(bytes(await Conversation(call).read() or b""), context)
             except PermitflowError as error:
                 await self._tell(call, error)
             finally:
                 await call.stop()
+
+    async def _has_too_long_headers(self, peers: GrpcPeers, peer: str, call: ServerCall) -> bool:
+        """If so, the client is told, or its connection is ended."""
+        try:
+            call.judge_metadata()
+        except UndecodableDataError as error:
+            peers.note_excess(peer)
+            await self._tell(call, error)
+            return True
+        return False
 
     async def _tell(self, call: ServerCall, error: Exception) -> None:
         try:

@@ -16,7 +16,7 @@ from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH
 from permitflow.exchange.limits import Limits
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
-from tests.hostile.byte_grammar import DATA, HEADERS, PREFACE, SETTINGS, call_of, frame, message
+from tests.hostile.byte_grammar import CONTINUATION, DATA, HEADERS, PREFACE, SETTINGS, call_of, frame, message
 from tests.support.turns import turns, until
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much has come")
@@ -87,6 +87,21 @@ async def test_a_first_message_that_grows_too_long_is_hung_up_on(method: str) ->
         reader, writer = await asyncio.open_connection(*server.address.split(":"))
         with closing(writer), suppress(ConnectionError):
             writer.write(begin + part + frame(DATA, bytes(10_000), 0, 1) * (2 * FRAMES_BYTES // 10_000))
+            while await reader.read(1 << 16):
+                pass
+
+
+@needs_linux
+@pytest.mark.parametrize("method", [PUT_STREAM, f"/{HEALTH}/Check"])
+async def test_a_peer_whose_headers_are_too_long_is_hung_up_on(method: str) -> None:
+    """One that has not acknowledged how long they may be."""
+    block = call_of(method, **{f"x-{number}": b"x" * 4_000 for number in range(6)})
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
+        reader, writer = await asyncio.open_connection(*server.address.split(":"))
+        with closing(writer), suppress(ConnectionError):
+            writer.write(PREFACE + frame(SETTINGS, b""))
+            for stream in range(1, 81, 2):
+                writer.write(frame(HEADERS, block[:16_000], 1, stream) + frame(CONTINUATION, block[16_000:], 4, stream))
             while await reader.read(1 << 16):
                 pass
 
