@@ -1,6 +1,7 @@
 """Many schedules, in several processes, and what is reported of them."""
 
 import gc
+import logging
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -109,15 +110,22 @@ def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Iter
     parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
     some = partial(run_some, subject=subject)
     if jobs == 1:
+        _log_nothing()
         yield from map(some, parts)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_process) as pool:
         try:
             yield from pool.map(some, parts)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
+def _begin_process() -> None:
     """Ctrl-C reaches all processes of a terminal; the first one says what is to be done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _log_nothing()
+
+
+def _log_nothing() -> None:
+    """Thousands of exchanges meet disks that fail; what one of them logs is told with its story."""
+    logging.getLogger("permitflow").addHandler(logging.NullHandler())
