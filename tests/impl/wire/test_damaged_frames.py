@@ -1,7 +1,6 @@
 """Whichever frame of HTTP/2 is damaged unnoticed, both ends of a stream end in time, and what was read is right."""
 
 import asyncio
-from itertools import product
 
 import pytest
 
@@ -12,7 +11,7 @@ from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.http2_frames import Damage, Flip, flipping
 from tests.support.number_streams import CHANNEL, SCHEMA, batch, numbers
 
-CHUNKS, ROWS = 6, 4
+CHUNKS, ROWS = 4, 4
 ALL = list(range(CHUNKS * ROWS))
 SILENCE_SECONDS = 3.0
 IN_TIME_SECONDS = 30.0
@@ -68,20 +67,14 @@ async def stream_with(lossy_end: str, flip: Flip) -> tuple[list[int], list[BaseE
     return read, [None if end.cancelled() else end.exception() for end in ends]
 
 
-async def with_each_frame_damaged(damage: Damage, lossy_end: str, direction: str) -> None:
-    whole = Flip(damage, direction, -1)
+@pytest.mark.parametrize("damage", Damage)
+@pytest.mark.parametrize("lossy_end", ["producer", "consumer"])
+async def test_both_ends_end_in_time_whichever_frame_is_damaged(damage: Damage, lossy_end: str) -> None:
+    whole = Flip(damage, "up", -1)
     assert await stream_with(lossy_end, whole) == (ALL, [None, None])
-    count = whole.passed[direction]
-    assert count > CHUNKS // 2
-    flips = [Flip(damage, direction, number) for number in range(count)]
-    for read, ended in await asyncio.gather(*(stream_with(lossy_end, flip) for flip in flips)):
+    assert min(whole.passed.values()) > CHUNKS
+    flips = [Flip(damage, direction, number) for direction, count in whole.passed.items() for number in range(count)]
+    for read, ended in await asyncio.gather(*(stream_with(lossy_end, flip) for flip in flips)):  # they mostly wait
         assert read == ALL[: len(read)]
         assert all(error is None or isinstance(error, PermitflowError) for error in ended), ended
         assert read == ALL or ended[0] is not None
-
-
-@pytest.mark.parametrize("damage", Damage)
-async def test_both_ends_end_in_time_whichever_frame_is_damaged(damage: Damage) -> None:
-    async with asyncio.TaskGroup() as group:  # most of the time they wait
-        for lossy_end, direction in product(("producer", "consumer"), ("up", "down")):
-            group.create_task(with_each_frame_damaged(damage, lossy_end, direction))
