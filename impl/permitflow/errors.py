@@ -870,7 +870,7 @@ class RowsExpiredError(ReplayError):
 
     status = "DATA_LOSS"
     channel: str
-    wanted_row: int
+    wanted_row: int  # the next one to be sent; of those before it, what has not arrived is gone as well
     first_kept_row: int  # the first one that is still there
     text = (
         "row {wanted_row} of channel {channel!r} has expired: the exchange keeps rows for a limited time, or up to so "

@@ -201,6 +201,8 @@ class _Client:
     is_over: bool = False
     told: int = 0
     """Of a producer, and of a consumer: rows that the exchange has said it has, or has let go of."""
+    at: int | None = None
+    """Of a consumer: the row that is to come next; None: its stream has not begun."""
     asked: int = 0
     """Of a consumer: the row up to which it has asked to let go; of the answer it may not have heard."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -560,7 +562,11 @@ class KeptRun:
             self.broken.append(f"{client.name} hears: {error}")
         if not client.told <= error.wanted_row < error.first_kept_row:
             self.broken.append(f"{client.name} has acknowledged {client.told} rows, and hears: {error}")
-        self.expired[client.name].update(range(error.wanted_row, error.first_kept_row))
+        # What was on its way to a consumer without a connection is gone as well.
+        first = error.wanted_row if client.at is None else client.at
+        if first > error.wanted_row:
+            self.broken.append(f"{client.name} has seen {first} rows, and hears: {error}")
+        self.expired[client.name].update(range(first, error.first_kept_row))
 
     @property
     def _all_rows(self) -> int:
@@ -569,7 +575,7 @@ class KeptRun:
 
     async def _read_on(self, client: _Client) -> None:
         """Read from the last acknowledged row on; a second of its rows, and the end, are acknowledged."""
-        row = client.told
+        row, client.at = client.told, None
         async with get(
             ADDRESS,
             CHANNEL,
@@ -582,7 +588,7 @@ class KeptRun:
             assert first is not None, "it is a channel that keeps its rows"
             if first < row:
                 self.broken.append(f"{client.name} has acknowledged {row} rows, and the exchange knows of {first}")
-            row = first
+            row = client.at = first
             async with self._control() as orders:
                 if row == client.asked:  # of which the exchange may not have heard: a full channel would stay full
                     await self._acknowledge(orders, client, row)
@@ -590,7 +596,7 @@ class KeptRun:
                     for value, *grown in zip(*(each.to_pylist() for each in message.payload.columns), strict=True):
                         self._note_value(client, row, value)
                         self._note_grown(client, row, value, *grown)
-                        row += 1
+                        row = client.at = row + 1
                     if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
                         await self._acknowledge(orders, client, row)
                 await self._acknowledge(orders, client, row)

@@ -10,8 +10,15 @@ import pytest
 
 from permitflow import ChannelParameters
 from permitflow.client import ChannelState
-from permitflow.errors import ChannelClosedError, InvalidParametersError, RetentionError, StoreWriteError
+from permitflow.errors import (
+    ChannelClosedError,
+    InvalidParametersError,
+    ProducerReplacedError,
+    RetentionError,
+    StoreWriteError,
+)
 from permitflow.exchange import BridgeState, ChannelStore, Exchange, Retention
+from permitflow.exchange.channels.replay_channel import ReplayChannel, ReplayProducer
 from permitflow.wire import arrow
 from tests.support.kept_rows import keeping, numbers, rows
 from tests.support.number_streams import SMALL
@@ -54,6 +61,38 @@ async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:
     for asking in (waiting, channel.known_schema()):
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(asking, LONGEST_SECONDS)
+
+
+class NamedProducer(ReplayProducer):
+    """Holds the name without a stream, and leaves when it is replaced."""
+
+    def __init__(self, channel: ReplayChannel, peer: str) -> None:
+        self._channel, self.peer = channel, peer
+        self.by: list[str] = []
+        self.may_leave = asyncio.Event()
+
+    async def replaced(self, error: ProducerReplacedError) -> None:
+        self.by.append(error.by)
+        await self.may_leave.wait()
+
+    def leave(self) -> None:
+        self._channel.disclaim("p", self)
+        self.may_leave.set()
+
+
+async def test_who_waits_for_a_name_replaces_no_newer_producer() -> None:
+    channel = keeping()
+    first, second, third = (NamedProducer(channel, peer) for peer in ("first", "second", "third"))
+    async with asyncio.TaskGroup() as group:
+        await channel.claim("p", first)
+        group.create_task(channel.claim("p", second))
+        await turns()
+        group.create_task(channel.claim("p", third))  # its turn is between the first one's leave and the second's
+        first.leave()
+        await turns()
+        second.leave()
+        third.leave()
+    assert (first.by, second.by, third.by) == (["second"], ["third"], [])
 
 
 async def test_operations_of_the_other_kind_of_channel_are_refused() -> None:

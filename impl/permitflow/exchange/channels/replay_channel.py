@@ -162,6 +162,8 @@ class ReplayChannel:
         """Raises if the channel must not end now; its staging area sets it."""
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
+        self._claiming = asyncio.Lock()
+        """Held while a producer takes its name: one that waits for that must not replace a newer one, which did not."""
         self._waiting_rows = self._purged_rows = self._expired_rows = 0
         self._opened_with = books.next_row, books.first_kept_row
         self._turn = asyncio.Lock()
@@ -298,13 +300,15 @@ class ReplayChannel:
 
         Spec: ReplaceHolder, TakeName of NamedProducer.
         """
-        while (older := self._producers.get(name)) is not None:
-            await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
-        known = self._producer_rows
-        if name not in known and len(known) + sum(other not in known for other in self._producers) >= MOST_PRODUCERS:
-            raise TooManyProducersError(channel=self.name, producer=name, limit=MOST_PRODUCERS)
-        self._producers[name] = producer
-        return self.rows_of(name)
+        async with self._claiming:
+            if (older := self._producers.get(name)) is not None:
+                await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
+            known = self._producer_rows
+            others = sum(other not in known for other in self._producers)
+            if name not in known and len(known) + others >= MOST_PRODUCERS:
+                raise TooManyProducersError(channel=self.name, producer=name, limit=MOST_PRODUCERS)
+            self._producers[name] = producer
+            return self.rows_of(name)
 
     def disclaim(self, name: str, producer: "ReplayProducer") -> None:
         """Free the name for its next producer.
