@@ -425,7 +425,7 @@ class ChannelRemovedError(ChannelAbortedError):
 
 
 class ChannelResetError(ChannelAbortedError):
-    """An administrator has reset the channel: what was in it is dropped, and it can be opened again."""
+    """The channel was reset, or a job has failed before its first row there: it can be opened again."""
 
     status = "ABORTED"
     channel: str

@@ -201,8 +201,8 @@ async def put(
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
-        failed_job: to abort the channel for a job that has failed; refused if the channel was reset since that job
-            began, or is another job's.
+        failed_job: to abort the channel for a job that has failed; refused if the channel has no rows of that job, or
+            was reset since it began there.
         spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
         job_channels: of a job that writes into several channels of this exchange: these, at most 1,000; the exchange
@@ -218,7 +218,8 @@ async def put(
         ResumeTimeoutError, ResumeRefusedError: the connection was lost, and the stream could not go on.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
-        ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began.
+        ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began; or
+            it has no rows of the job that failed.
         TaskRetryError: another attempt at the same task has begun before.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """

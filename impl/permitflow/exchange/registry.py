@@ -365,7 +365,7 @@ class Exchange:
         for channel in keepers:
             self.staging.add_channel(channel, staging_rows)
             self._channels[channel.name] = channel
-            self.attempts.open_channel(channel.name)
+            self.attempts.open_channel(channel.name, is_used=channel.books.kept_rows > 0)
             if self._servers:
                 channel.expiring.go_on()
         return keepers
@@ -462,16 +462,37 @@ class Exchange:
         """
         channel = self.served(name)
         if isinstance(channel, ReplayChannel):
-            ended = await channel.reopen()
-            self.attempts.open_channel(name)
-            return ended
-        ended = channel.retire(ChannelResetError)
+            await channel.reopen()
         self.attempts.open_channel(name)
+        return self._begin_anew(channel, ChannelResetError)
+
+    def _begin_anew(self, channel: BridgeChannel | ReplayChannel, error: Callable[..., ChannelResetError]) -> int:
+        """End the streams of a channel; how many."""
+        name = channel.name
+        if isinstance(channel, ReplayChannel):
+            return channel.dismiss(error(channel=name))
         self._past_lives += 1
         self._channels[name] = self._bridge(
             name, channel.parameters, channel.declared_schema, channel.window, channel.target_latency_seconds
         )
-        return ended
+        return channel.retire(error)
+
+    def hear_failed(self, job: str, name: str) -> None:
+        """Note that a job has failed; a channel without rows of it stays as it is, and the caller must not break it.
+
+        If no row at all has come into the channel, those who wait for the first one are told.
+
+        Raises:
+            ChannelResetError: the channel has no rows of the job, or was reset since the job began in it.
+            UnknownChannelError: no channel has this name.
+        """
+        channel = self.served(name)
+        if self.attempts.fail(job, name):
+            return
+        reason = f"job {job!r} has failed before its first row here"
+        if channel.is_untouched:
+            self._begin_anew(channel, partial(ChannelResetError, reason=reason))
+        raise ChannelResetError(channel=name, reason=reason)
 
     def channel(self, name: str) -> BridgeChannel:
         """The channel of this name, which must be read once.

@@ -117,14 +117,15 @@ class _Producer:
         self._may_come_again = bool(put.producer)
         with self._access.hiding():
             self._stream = self._stream_of(put)
+        if put.failed_job and put.staging is None:
+            self._exchange.hear_failed(put.failed_job, put.channel)
         await self._stream.serve(put, schema)
 
     def _stream_of(self, put: Put) -> ProducerStream[Any]:
         exchange, name = self._exchange, put.channel
         if put.spread_over:
             exchange.require_no_further(name, put.spread_over)
-        # A job that may have sent rows is heard when it fails; other processes do not tell which jobs they know.
-        if not put.failed_job or (exchange.elsewhere is None and not exchange.attempts.knows(put.failed_job)):
+        if not put.failed_job:
             exchange.require_known(filter(self._access.sees, put.job_channels[:MOST_CHANNELS]))
         channel = exchange.served(name) if put.staging is None else exchange.replay_channel(name)
         agree(channel.parameters, put)

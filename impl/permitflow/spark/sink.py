@@ -5,7 +5,8 @@ Task p sends to channel p mod n; with a ``key``, each row to the channel of its 
 ``ExchangeWriter``: rows are read as they come.  If the job succeeds, the exchange has accepted every row exactly once,
 and each channel's reader comes to a clean end after the last row; a reader that is connected by then has consumed every
 row.  If a task fails or is killed after it may have sent rows, the readers of its channel fail with an error that says
-so, and the job's abort fails the readers of the other channels: no reader takes a shortened result for a whole one.
+so, and the job's abort fails the readers of the other channels into which it has sent, and those who wait for the first
+row of a channel: no reader takes a shortened result for a whole one.  A channel without rows of the job stays as it is.
 A second attempt of a task is refused, because the rows of the first may have been read already: the job fails instead
 of delivering rows twice.  Spark numbers attempts from 0 again when it runs a whole stage again, as after a lost
 executor; so the exchange tells attempts apart by the job, the partition and Spark's ``taskAttemptId``, and compares at
@@ -82,7 +83,7 @@ from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import AWAY, Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.stream.control import ChannelState, Published, StagedPart
+from permitflow.stream.control import MOST_CHANNELS, ChannelState, Published, StagedPart
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 
 if TYPE_CHECKING:
@@ -228,11 +229,9 @@ class _Sending:
 
     @property
     def _job_channels(self) -> tuple[str, ...]:
-        """What an exchange must have before it takes rows; of a stream, the last channel stands for all."""
+        """What an exchange must have before it takes rows; of several, each has some."""
         exchange = self._options.exchange
-        if len(several(exchange.address)) > 1:
-            return ()  # each has some
-        return exchange.channels[-1:] if spread_over(exchange.channels) else exchange.channels
+        return () if len(several(exchange.address)) > 1 else exchange.channels[-MOST_CHANNELS:]
 
     def channel_of(self, context: TaskContext) -> str:
         """The channel of a task: number p modulo n without a key; any of them with one."""
@@ -448,7 +447,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             _log.info("the exchange holds all rows; no reader has consumed those of %s yet", in_words(accepted))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the readers of all channels fail; driver side, once, after a task or the commit has failed.
+        """Fail the readers of the job's rows, and those who wait for the first; driver side, once, after a failure.
 
         Raises:
             PermitflowError: readers of a channel may still wait; all channels have been tried.
@@ -464,7 +463,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
             # The failed task may have aborted the channel already, or the channel had ended or been read before this
-            # job, or was reset since it began, or never took this job's rows: no reader waits there for this job.
+            # job, or was reset since it began, or has none of this job's rows: no reader waits there for this job.
             is_over = isinstance(error, _OVER) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None

@@ -145,7 +145,7 @@ class Put(Opening):
     total: JobTotal | None = None
     """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
     failed_job: str = ""
-    """This job has failed, and this stream sends no rows but an Abort; the exchange refuses it if it comes too late."""
+    """This job has failed, and this stream sends no rows but an Abort; refused where the channel has no rows of it."""
     spread_over: int = 0
     """The producer spreads rows over this many channels of the stream; the exchange refuses if it has more.  0: it does
     not spread rows."""

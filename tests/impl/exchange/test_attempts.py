@@ -1,8 +1,9 @@
 """Attempts at the tasks of a job: what an exchange takes of them, and what its consumers hear."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from permitflow import ChannelParameters, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
-from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, get, put
+from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -19,17 +20,19 @@ from permitflow.errors import (
     ChannelSpentError,
     InvalidParametersError,
     JobTotalError,
+    PermitflowError,
     ProtocolError,
     TaskRetryError,
     UnknownChannelError,
 )
-from permitflow.exchange import Exchange, Retention
+from permitflow.exchange import Exchange, Retention, SqliteStore
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import End, Ended
 from permitflow.wire.codec import decode_downstream
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 from tests.support.served import served
+from tests.support.turns import until
 
 SOON_SECONDS = 10.0
 BOTH = pytest.mark.parametrize("retention", Retention)
@@ -187,14 +190,34 @@ async def read_to_the_end(carrier: Conversation) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("rows", [0, 10])
-async def test_a_job_that_fails_breaks_its_channel(retention: Retention, rows: int, listen: str) -> None:
+async def test_a_job_that_fails_breaks_a_channel_with_its_rows(retention: Retention, listen: str) -> None:
     async with world(retention, listen) as job:
-        if rows:
-            await job.send(1, rows=rows)
+        await job.send(1)
         await job.abort()
         with pytest.raises(ChannelAbortedError, match="it has failed"):
             await job.read()
+
+
+@BOTH
+async def test_who_waits_for_a_failed_jobs_first_row_is_told(retention: Retention, listen: str) -> None:
+    """The channel is as it was: the job can run again."""
+    async with served(CHANNEL, retention=retention, listen=listen) as (exchange, address):
+        job = World(exchange, address)
+        async with asyncio.timeout(SOON_SECONDS), asyncio.TaskGroup() as tasks:
+            waiting = [tasks.create_task(failure_of(each)) for each in (job.read(), describe(address, CHANNEL))]
+            await until(lambda: exchange.admission.streams == 2 and not exchange.admission.handshakes)
+            with pytest.raises(ChannelResetError, match="job 'job' has failed before its first row"):
+                await job.abort()
+        assert [type(task.result()) for task in waiting] == [ChannelResetError] * 2
+        await job.send(1, job="next")
+        await job.commit(10, job="next")
+        assert await job.read() == 10
+
+
+async def failure_of(doing: Awaitable[object]) -> PermitflowError:
+    with pytest.raises(PermitflowError) as caught:
+        await doing
+    return caught.value
 
 
 @BOTH
@@ -202,19 +225,18 @@ async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Re
     async with world(retention, listen) as job:
         await job.send(1, rows=0)
         await job.exchange.reset_channel(CHANNEL)
-        with pytest.raises(ChannelResetError, match="job 'job' has failed too late"):
+        with pytest.raises(ChannelResetError):
             await job.abort()
         await job.send(2, job="next")
         await job.commit(10, job="next")
         assert await job.read() == 10
 
 
-async def test_a_job_that_fails_without_rows_settles_no_schema(listen: str) -> None:
-    """A reset does not undo the schema of a channel that keeps its rows."""
-    async with served(CHANNEL, retention=Retention.REPLAY, listen=listen) as (exchange, address):
-        async with put(address, CHANNEL, pa.schema({"wrong": pa.string()}), failed_job="job") as sender:
-            sender.abort("it has failed")
-        await exchange.reset_channel(CHANNEL)
+@BOTH
+async def test_a_job_that_fails_without_rows_settles_no_schema(retention: Retention, listen: str) -> None:
+    async with served(CHANNEL, retention=retention, listen=listen) as (_, address):
+        with pytest.raises(ChannelResetError):
+            await put(address, CHANNEL, pa.schema({"wrong": pa.string()}), failed_job="job").__aenter__()
         async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.end()
 
@@ -223,13 +245,31 @@ async def test_a_job_that_fails_without_rows_settles_no_schema(listen: str) -> N
 async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Retention, listen: str) -> None:
     """Its abort may be late: it can have been interrupted before its first task."""
     async with world(retention, listen) as job:
-        await job.send(2, job="next")
-        with pytest.raises(ChannelResetError):
-            await job.abort()
+        async with job.attempt(2, job="next") as sender:  # it has not sent yet
+            with pytest.raises(ChannelResetError):
+                await job.abort()
+            await sender.send(chunk(0, 10))
+            await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         await job.commit(10, job="next", closes_channel=False)
-        await job.abort()  # now nobody else puts
-        with pytest.raises(ChannelAbortedError, match="it has failed"):
-            await job.read()
+        with pytest.raises(ChannelResetError):  # now nobody else puts
+            await job.abort()
+        await job.commit(0, job="last")
+        assert await job.read() == 10
+
+
+async def test_a_failed_job_from_before_a_restart_is_heard(listen: str, tmp_path: Path) -> None:
+    """Rows that are not acknowledged may be its own."""
+    for restarts in (False, True):
+        with SqliteStore(tmp_path / "store") as store:
+            kept = {"retention": Retention.REPLAY, "schema": SCHEMA, "listen": listen, "store": store}
+            async with served(CHANNEL, **kept) as (exchange, address):
+                job = World(exchange, address)
+                if not restarts:
+                    await job.send(1)
+                    continue
+                await job.abort()
+                with pytest.raises(ChannelAbortedError, match="it has failed"):
+                    await job.read()
 
 
 @BOTH
@@ -237,9 +277,10 @@ async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention
     """It fails before its first row, and its abort leaves the channel to the next job."""
     lacking = [CHANNEL, "nowhere"]
     async with world(retention, listen) as job:
-        for said in ({"attempt": TaskAttempt("job", 0, 1)}, {"failed_job": "job"}):
-            with pytest.raises(UnknownChannelError, match="nowhere"):
-                await put(job.address, CHANNEL, SCHEMA, job_channels=lacking, **said).__aenter__()
+        with pytest.raises(UnknownChannelError, match="nowhere"):
+            await put(job.address, CHANNEL, SCHEMA, attempt=TaskAttempt("job", 0, 1), job_channels=lacking).__aenter__()
+        with pytest.raises(ChannelResetError):
+            await put(job.address, CHANNEL, SCHEMA, failed_job="job", job_channels=lacking).__aenter__()
         await job.send(2, job="next")
         await job.commit(10, job="next")
         assert await job.read() == 10

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from permitflow.carriers.addresses import parsed
-from permitflow.client import control, describe, get, put
+from permitflow.client import TaskAttempt, control, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
+    ChannelResetError,
     InvalidParametersError,
     MovedError,
     PermitflowError,
@@ -86,13 +87,22 @@ async def test_the_door_knows_which_of_a_jobs_channels_lack() -> None:
             await sender.end()
 
 
-async def test_a_job_that_may_have_sent_elsewhere_is_heard() -> None:
-    """Of its abort the door does not know whether a process has rows of the job."""
-    async with two_servers("tcp://", "orders") as (door, _):
-        async with put(door, "orders", BATCH.schema, failed_job="job", job_channels=["removed"]) as sender:
-            sender.abort("it has failed")
-        with pytest.raises(ChannelAbortedError):
-            await put(door, "orders", BATCH.schema).__aenter__()
+async def test_a_failed_job_breaks_channels_of_processes_with_its_rows() -> None:
+    """The door does not know which these are; that the exchange lacks a channel of the job is no reason."""
+    async with two_servers("tcp://", "orders", "payments") as (door, _):
+        async with put(door, "orders", BATCH.schema, attempt=TaskAttempt("job", 0, 1)) as sender:
+            await sender.end(closes_channel=False)
+        for channel, refusal in (("orders", ChannelAbortedError), ("payments", ChannelResetError)):
+            with pytest.raises(refusal):
+                await failing(door, channel)
+        async with put(door, "payments", BATCH.schema) as sender:
+            await sender.end()
+
+
+async def failing(door: str, channel: str) -> None:
+    async with put(door, channel, BATCH.schema, failed_job="job", job_channels=["lacking"]) as sender:
+        sender.abort("it has failed")
+    await put(door, channel, BATCH.schema).__aenter__()
 
 
 async def test_processes_that_name_each_other_are_followed_a_few_times() -> None:

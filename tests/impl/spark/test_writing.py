@@ -209,7 +209,8 @@ def test_a_task_that_fails_halfway_fails_readers_and_is_not_repeated(
 
     text, received = driver.run(job)
     assert any(words in text for words in ("ChannelAbortedError", "TaskRetryError", "the disk"))
-    assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
+    # The JVM may fail before a row has come.
+    assert {str(result).partition(":")[0] for result in received} <= {"ChannelAbortedError", "ChannelResetError"}
 
 
 # Takes its first rows, and holds them.
@@ -443,10 +444,21 @@ def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> N
 
 def test_more_channels_than_there_are_get_no_rows(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = Tasks({**options, "channels": "4"}, monkeypatch)
-    with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/3'"):
+    with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/2'"):
         tasks.run(Attempt(0, number=0, attempt=5))
     tasks.writer.abort([None])
     assert [state_of(options, channel) for channel in channels_of(options)] == ["waiting", "waiting"]
+
+
+def test_a_task_misses_a_channel_of_another_task(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = channels_of(options)
+    with control(options["address"]) as orders:
+        orders.remove([first])
+    tasks = Tasks(options, monkeypatch)
+    with pytest.raises(UnknownChannelError, match=first):
+        tasks.run(Attempt(1, number=0, attempt=5))
+    tasks.writer.abort([None])
+    assert state_of(options, second) == "waiting"
 
 
 def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:

@@ -63,15 +63,13 @@ class _Task:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    began: int
-    """When, in ticks."""
     tasks: dict[int, _Task] = field(default_factory=dict)
     """By partition."""
     open: dict[Sending, None] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     """The rows of attempts that are over, by channel."""
     done: set[str] = field(default_factory=set)
-    """Channels for which it has said its total."""
+    """Channels for which it has said its total, or that it has failed."""
     entered: dict[str, int] = field(default_factory=dict)
     """When its first attempt began in each channel, in ticks."""
 
@@ -88,6 +86,8 @@ class AttemptBooks:
         self._ticks = count(1)
         self._opened: dict[str, int] = {}
         """When each channel was added or last reset, in ticks."""
+        self._unsure = set[str]()
+        """Channels that may have rows of jobs which are forgotten."""
 
     def __len__(self) -> int:
         return self._tasks
@@ -117,7 +117,7 @@ class AttemptBooks:
         if is_another or (job is not None and channel in job.done):
             raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
         self._make_room(attempt.job)
-        job = self._jobs.get(attempt.job) or self._new_job(attempt.job)
+        job = self._jobs.setdefault(attempt.job, _Job())
         job.entered.setdefault(channel, next(self._ticks))
         task = job.tasks.setdefault(attempt.partition, _Task(attempt.attempt))
         sending = task.sendings[channel] = Sending(channel, rows_now, job)
@@ -148,53 +148,45 @@ class AttemptBooks:
         taken = 0 if job is None else job.rows.get(channel, 0) + sum(each.rows for each in sending)
         if sending or taken != total.rows:
             raise JobTotalError(job=total.job, channel=channel, rows=total.rows, taken=taken, sending=len(sending))
-        if job is None:
-            self._make_room(total.job)
-            job = self._new_job(total.job)
-            self._tasks += 1  # a job without tasks takes memory, too
-        job.done.add(channel)
+        self._ensured_job(total.job).done.add(channel)
 
-    def knows(self, job: str) -> bool:
-        """Has an attempt at a task of this job come?"""
-        return job in self._jobs
-
-    def require_current(self, job: str, channel: str) -> None:
-        """Refuse the word of a job that has failed, if it comes too late: what is in the channel is not its own.
-
-        A job of which nothing is known has sent nothing, or the exchange was restarted: it is heard, unless another one
-        puts into the channel.
+    def fail(self, job: str, channel: str) -> bool:
+        """Note that a job has failed, and is over in this channel; return whether rows of it may be there.
 
         Raises:
             InvalidParametersError: the job has no name or too long a one.
-            ChannelResetError: the channel was reset since the job began, or it is another one's.
+            ChannelResetError: the channel was reset since the job began in it.
+            TooManyTasksError: the jobs that still send are more than can be remembered.
         """
         _require_job(job)
-        known = self._jobs.get(job)
-        if known is not None:
-            is_late = known.entered.get(channel, known.began) < self._opened.get(channel, 0)
-        else:
-            is_late = any(self._puts_into(each, channel) for each in self._jobs.values())
-        if is_late:
-            raise ChannelResetError(channel=channel, reason=f"job {job!r} has failed too late to have rows in it")
+        self._require_entered(self._jobs.get(job), channel)
+        failed = self._ensured_job(job)
+        failed.done.add(channel)
+        return channel in failed.entered or channel in self._unsure
 
-    def open_channel(self, channel: str) -> None:
-        """Note that a channel was added, or begins anew."""
+    def open_channel(self, channel: str, *, is_used: bool = False) -> None:
+        """Note that a channel was added, or begins anew; ``is_used``: it has rows of jobs before this exchange."""
         self._opened[channel] = next(self._ticks)
+        self._unsure.discard(channel)
+        if is_used:
+            self._unsure.add(channel)
 
     def remove_channel(self, channel: str) -> None:
         """Forget a channel."""
         del self._opened[channel]
-
-    def _puts_into(self, job: _Job, channel: str) -> bool:
-        return channel not in job.done and job.entered.get(channel, -1) >= self._opened.get(channel, 0)
+        self._unsure.discard(channel)
 
     def _require_entered(self, job: _Job | None, channel: str) -> None:
         if job is not None and channel in job.entered and job.entered[channel] < self._opened.get(channel, 0):
             raise ChannelResetError(channel=channel)
 
-    def _new_job(self, name: str) -> _Job:
-        job = self._jobs[name] = _Job(next(self._ticks))
-        return job
+    def _ensured_job(self, name: str) -> _Job:
+        """The job, also one without tasks, which takes memory, too."""
+        if name not in self._jobs:
+            self._make_room(name)
+            self._jobs[name] = _Job()
+            self._tasks += 1
+        return self._jobs[name]
 
     def _make_room(self, asking: str) -> None:
         while self._tasks >= self._most_tasks:
@@ -202,6 +194,7 @@ class AttemptBooks:
             if idle is None:
                 raise TooManyTasksError(job=asking, limit=self._most_tasks)
             forgotten = self._jobs.pop(idle)
+            self._unsure |= (forgotten.entered.keys() - forgotten.done) & self._opened.keys()
             self._tasks -= max(1, sum(len(task.sendings) for task in forgotten.tasks.values()))
 
 

@@ -3,8 +3,9 @@
 docs/protocols/bridge.md says what follows.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from permitflow.errors import (
     ChannelAbortedError,
@@ -41,6 +42,9 @@ class _Peer(Protocol):
 
 C = TypeVar("C", bound=_Peer)
 
+Retired: TypeAlias = Callable[..., ChannelRemovedError | ChannelResetError]
+"""Makes the error of a channel whose name another one has, or none; its argument is ``channel``."""
+
 _OVER = (BridgeState.SPENT, BridgeState.BROKEN)
 
 
@@ -62,7 +66,7 @@ class BridgeBooks(Generic[C]):
         self.is_cancelled = False
         """Has a consumer said that it needs no more?"""
         self._lost_consumer = ""
-        self._retired: type[ChannelRemovedError | ChannelResetError] | None = None
+        self._retired: Retired | None = None
         self._purged_messages = 0
 
     @property
@@ -157,9 +161,9 @@ class BridgeBooks(Generic[C]):
             self.state = BridgeState.SPENT
         self.consumer = None
 
-    def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> None:
-        """Refuse all that come from now on with an error of this kind; the caller breaks the channel."""
-        self._retired = kind
+    def retire(self, error: Retired) -> None:
+        """Refuse all that come from now on with this error; the caller breaks the channel."""
+        self._retired = error
 
     # The consumer.
 

@@ -21,14 +21,12 @@ from permitflow.errors import (
     ChannelClosedError,
     ChannelError,
     ChannelInUseError,
-    ChannelRemovedError,
-    ChannelResetError,
     LocalProtocolError,
     PeerGoneError,
     RetentionError,
 )
 from permitflow.exchange.books.attempts import AttemptBooks
-from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
+from permitflow.exchange.books.bridge import BridgeBooks, BridgeState, Retired
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
@@ -235,21 +233,27 @@ class BridgeChannel:
         return [*self.producers, *([] if self.books.consumer is None else [self.books.consumer])]
 
     @property
+    def is_untouched(self) -> bool:
+        """Does the channel lose nothing if it begins anew: no producer is there, or has sent or stated anything?"""
+        has_taken = self.sender.statistics().sent_chunks or self.backlog.messages
+        return self.is_producible and self.schema is self.declared_schema and not self.producers and not has_taken
+
+    @property
     def backlog(self) -> Purged:
         """The messages in it, which a consumer would get."""
         numbers = self.receiver.statistics()
         return Purged(self.receiver.unconsumed, numbers.inbox_rows)
 
-    def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> int:
-        """Leave the name for good: drop what waits, and end all streams with an error of this kind; how many.
+    def retire(self, error: Retired) -> int:
+        """Leave the name for good: drop what waits, and end all streams with this error; how many.
 
         A stream that has lost its connection is over at once, and its peer gets the error when it comes again.
         """
         users = len(self.users)
-        self.books.retire(kind)
+        self.books.retire(error)
         if self.books.consumer is not None:
             self.books.consumer.end_with(self.books.refusal())
-        self.abort(kind(channel=self.name).reason)
+        self.abort(error(channel=self.name).reason)
         if self.books.is_read:  # nothing breaks any more, and idle producers have no last word
             self._tell_broken()
         return users
@@ -377,8 +381,7 @@ class _Producer(ProducerStream[BridgeChannel]):
         if channel.latency_share_seconds is not None:
             self._end.aim_at(channel.latency_share_seconds)
         self._agree(schema, rows=fitted(schema, channel.schema))
-        if not put.failed_job:
-            channel.announce(schema)
+        channel.announce(schema)
         channel.producers[self] = None
 
     def fail(self, reason: str) -> None:

@@ -46,7 +46,7 @@ from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.books.kept_barriers import KeptBarriers
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.exchange.channels.expiring import Expiring
-from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
+from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, Direction, ProducerStream, Streams
 from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry, KeptBatch
 from permitflow.exchange.turns import Stint
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
@@ -172,6 +172,8 @@ class ReplayChannel:
         """Are some of its rows, or will some be, from producers with less columns than others?"""
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
+        self._dismissal = ChannelResetError(channel=name)
+        """The error of those who were dismissed last."""
         self._changed = Change()
         self._forgetting = asyncio.Lock()
         """Held while rows are acknowledged, or expire."""
@@ -213,10 +215,13 @@ class ReplayChannel:
         """Wait until a producer has stated the schema, and return it.
 
         Raises:
-            ChannelError: no producer will state it.
+            ChannelError: no producer will state it, or whoever waits was dismissed.
         """
+        told = self._dismissal
         while self.schema is None:
             self.require_appendable()
+            if self._dismissal is not told:
+                raise ChannelResetError(channel=self.name, reason=self._dismissal.reason)
             await self._changed.wait()
         return self.schema
 
@@ -480,19 +485,27 @@ class ReplayChannel:
         self.note_change()
         return self.streams.end_all(error)
 
-    async def reopen(self) -> int:
-        """End all streams with an error, and let producers append again; return how many streams these were.
+    def dismiss(self, error: ChannelResetError) -> int:
+        """End all streams with this error, and the wait for a schema; return how many streams these were."""
+        self._dismissal = error
+        self.note_change()
+        return self.streams.end_all(error)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Has no row ever come, and does no producer put?"""
+        puts = any(stream.direction is Direction.PUT for stream in self.streams.live)
+        return self.state is ChannelState.OPEN and not self.books.next_row and not puts
+
+    @settled
+    async def reopen(self) -> None:
+        """Let producers append again.
 
         Rows, their numbers, what consumers have acknowledged and how many rows each named producer has kept stay.
 
         Raises:
             StoreError: the write failed; the channel stays as it was.
         """
-        await self._reopen()
-        return self.streams.end_all(ChannelResetError(channel=self.name))
-
-    @settled
-    async def _reopen(self) -> None:
         async with self.writing:
             if self._is_removed:
                 raise self._refusal()
@@ -842,7 +855,7 @@ class ReplayProducer(KeepingProducer):
         channel, name = self._channel, put.producer
         require_name("producer", name)
         channel.require_appendable(producer=name)
-        rows = schema if put.failed_job else await channel.declare(schema)
+        rows = await channel.declare(schema)
         await self._end.meet()
         try:
             first_row = await channel.claim(name, self) if name else None

@@ -242,7 +242,7 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
         """Begin the attempt that the producer states, or hear what its job says; no wait unless it is refused.
 
         Raises:
-            ChannelResetError: the channel was reset since the job began, or is another one's; it stays as it is.
+            ChannelResetError: the channel was reset since the job began; it stays as it is.
             TaskRetryError: another attempt at the same task has begun before; if it has sent rows, the channel breaks.
             JobTotalError: other rows of the job have come than count; the channel breaks.
         """
@@ -252,8 +252,6 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
                 self._sending = books.begin(put.attempt, channel, self._rows_so_far)
             if put.total is not None:
                 books.require_total(put.total, channel)
-            if put.failed_job:
-                books.require_current(put.failed_job, channel)
         except (TaskRetryError, JobTotalError) as error:
             if put.attempt is None or books.spoils(put.attempt):
                 await self._break(str(error))
