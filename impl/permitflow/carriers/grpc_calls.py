@@ -54,6 +54,8 @@ _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _TOO_MANY_WAIT = "Too many pending requests"
 """Its words for a call that a server did not take, because others wait: a later one may be taken."""
 _UNREACHED = "failed to connect"
+_UNRESOLVED = "errors resolving"
+"""Its words for a name without an address."""
 _HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
 """These words mean that somebody has accepted the connection, and that it was lost before HTTP/2 had begun."""
 _NOBODY = re.compile("Connection refused|timed out|unreachable|DNS")
@@ -370,7 +372,7 @@ class ClientCall(_Call):
         ):
             return refusal
         self._is_cut = is_lost
-        self._is_unreached = status.details.startswith(_UNREACHED) and not _HUNG_UP.search(status.details)
+        self._is_unreached = status.details.startswith((_UNREACHED, _UNRESOLVED)) and not _HUNG_UP.search(status.details)
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 

@@ -41,8 +41,8 @@ class ControlLine:
         try:
             return await self._ask_once(message)
         except PeerGoneError as lost:
-            if not self._resume_seconds or not self._carrier.is_cut:
-                raise
+            if not self._resume_seconds or not self._carrier.is_cut or self._carrier.is_unreached:
+                raise  # who was never there need not come back
             if not is_repeatable:
                 reason = f"{lost.reason}; the order may or may not have been carried out: see (permitflow channel list)"
                 raise PeerGoneError(who=self._who, reason=reason) from lost

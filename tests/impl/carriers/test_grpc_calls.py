@@ -163,11 +163,12 @@ FAILED_TO_CONNECT = "failed to connect to all addresses; last error: UNAVAILABLE
     ("code", "words", "is_unreached"),
     [
         (grpc.StatusCode.UNAVAILABLE, FAILED_TO_CONNECT + "Connection refused", True),
+        (grpc.StatusCode.UNAVAILABLE, "errors resolving here:1: Domain name not found", True),
         (grpc.StatusCode.UNAVAILABLE, FAILED_TO_CONNECT + "Socket closed", False),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many pending requests for this server", False),
         (grpc.StatusCode.UNKNOWN, "Unwrap failed (TSI_DATA_CORRUPTED)", False),
     ],
-    ids=["nobody listens", "lost while it is made", "no time for a call", "altered under TLS"],
+    ids=["nobody listens", "no such host", "lost while it is made", "no time for a call", "altered under TLS"],
 )
 async def test_a_call_that_may_succeed_if_made_again_is_cut(
     code: grpc.StatusCode, words: str, is_unreached: bool

@@ -1,6 +1,7 @@
 """Administration of a running exchange: what becomes of a channel, its rows and permits, and who is connected."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -482,6 +483,16 @@ async def test_an_order_that_must_not_be_repeated_fails_with_its_connection() ->
         network.cuts = {network.messages + 1}
         async with control(ADDRESS, resume_seconds=30) as orders:
             assert len(await orders.channels()) == 1, "a question is asked again"
+
+
+@pytest.mark.parametrize("order", [AioControl.channels, lambda orders: orders.purge([NAME])], ids=["question", "order"])
+async def test_who_was_never_there_is_not_dialled_again(order: Callable[[AioControl], Any]) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # nobody listens there, and so it stays
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        with pytest.raises(PeerGoneError, match=r"Connection refused.*is an exchange running there.*\?$"):
+            async with control(address, connect_timeout_seconds=None, resume_seconds=0.2) as orders:
+                await order(orders)
 
 
 def test_blocking_callers_have_the_same_orders(complete: Any) -> None:
