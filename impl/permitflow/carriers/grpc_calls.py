@@ -372,7 +372,8 @@ class ClientCall(_Call):
         ):
             return refusal
         self._is_cut = is_lost
-        self._is_unreached = status.details.startswith((_UNREACHED, _UNRESOLVED)) and not _HUNG_UP.search(status.details)
+        was_not_made = status.details.startswith((_UNREACHED, _UNRESOLVED))
+        self._is_unreached = was_not_made and not _HUNG_UP.search(status.details)
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 
