@@ -6,11 +6,13 @@ Linux lists a process's sockets in ``/proc/self/fd``.  Elsewhere none is found, 
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 from urllib.parse import unquote
+
+from permitflow.carriers.packet_filter import drop_from
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _BYTES_AT_ONCE: Final = 1 << 20
@@ -57,6 +59,8 @@ class GrpcConnections:
         self._port = port
         self._entries: dict[_Entry, Name | None] = {}
         self._by_name: dict[Name, _Entry] = {}
+        self._listening: list[_Entry] = []
+        """The sockets that accept them."""
 
     def look(self) -> tuple[list[Name], list[Name]]:
         """Names that have come since the last look, and names that have gone; some microseconds for each descriptor."""
@@ -72,11 +76,20 @@ class GrpcConnections:
             with _opened(entry) as found:
                 if found is not None:  # else it was closed, or no descriptor is free: the next look asks again
                     self._entries[entry] = self._name_in(found)
+                    if self._is_listening(found):
+                        self._listening.append(entry)
         names = {name: entry for entry, name in self._entries.items() if name is not None}
         come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
         gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
         self._by_name = names
         return come, gone
+
+    def drop_from(self, networks: Sequence[str]) -> None:
+        """Let new connections from these networks, and no others, wait; see ``packet_filter``."""
+        for entry in self._listening:
+            with _opened(entry) as found:
+                if found is not None:
+                    drop_from(found, networks)
 
     def hang_up(self, name: Name) -> bool:
         """Shut this connection, of which a look has told; gRPC notices that, and releases it.  False: it is gone."""
@@ -103,15 +116,23 @@ class GrpcConnections:
         return int.from_bytes(info[_RECEIVED], sys.byteorder)
 
     def _name_in(self, found: socket.socket) -> Name | None:
-        if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
+        if not self._is_of_port(found):
             return None
         try:
-            if found.getsockname()[1] != self._port:
-                return None
             host, port = found.getpeername()[:2]  # a listening socket has none
         except OSError:
             return None
         return Name(_plain(host), port)
+
+    def _is_listening(self, found: socket.socket) -> bool:
+        return self._is_of_port(found) and bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+    def _is_of_port(self, found: socket.socket) -> bool:
+        if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
+            return False
+        with suppress(OSError):
+            return bool(found.getsockname()[1] == self._port)
+        return False
 
 
 def _sockets() -> Iterator[_Entry]:

@@ -30,6 +30,9 @@ _BURST_SECONDS: Final = 5.0
 """A peer may have failed as often as it may in so long, all at once."""
 _OF_STREAM: Final = 5
 """A stream's failure counts as this many: to begin and end a stream takes the exchange some milliseconds."""
+_OF_NOISE_BYTES: Final = 8 << 10
+"""So many bytes over gRPC that are no messages count as a failure: gRPC spends up to 0.5 ms on them, in settings."""
+_MOST_SHUT_OUT_SECONDS: Final = 10.0
 _LIVED_SECONDS: Final = 1.0
 """The least that a stream must have lived: a failing network or host may lose all its streams at once."""
 _MOST_PEERS = 1_024
@@ -159,7 +162,7 @@ class _Failures:
     def attempt(self, key: str) -> Attempt:
         return Attempt(self, key, self.count(key, 1))
 
-    def count(self, key: str, number: int) -> float:
+    def count(self, key: str, number: float) -> float:
         """Count this many more; how long the last one is too early."""
         now = self.now()
         if key not in self._due and len(self._due) >= _MOST_PEERS:
@@ -381,6 +384,14 @@ class Admission:
     def attempt(self, peer: str) -> Attempt:
         """A peer wants to be heard; when, depends on how many of its connections have failed."""
         return self._failures.attempt(peer_key(peer))
+
+    def noise(self, peer: str, size_bytes: int) -> float:
+        """A peer has sent so many bytes that belong to none of its calls; how long it is not to be let in."""
+        key = peer_key(peer)
+        seconds = self._failures.count(key, size_bytes / _OF_NOISE_BYTES)
+        if seconds > _MOST_SHUT_OUT_SECONDS:
+            seconds = self._failures.count(key, (_MOST_SHUT_OUT_SECONDS - seconds) * self.limits.max_failures_per_peer)
+        return seconds
 
     def refusal(self) -> Place | None:
         """Let a peer whose connection is refused stay until it has heard why; None: too many do."""

@@ -1,14 +1,16 @@
 """The peers of a gRPC server: who is hung up on, and how soon."""
 
 import asyncio
+import errno
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
-from permitflow.carriers.connection import PUT_STREAM
+from permitflow.carriers.connection import MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
 from permitflow.exchange import Exchange, ExchangeServer, grpc_peers
 from permitflow.exchange.admission import Admission
@@ -16,11 +18,15 @@ from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH
 from permitflow.exchange.limits import Limits
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
-from tests.hostile.byte_grammar import CONTINUATION, DATA, HEADERS, PREFACE, SETTINGS, call_of, frame, message
+from tests.hostile.byte_grammar import CONTINUATION, DATA, HEADERS, PING, PREFACE, SETTINGS, call_of, frame, message
 from tests.support.turns import turns, until
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much has come")
 PEER = Name("127.0.0.1", 4_242)
+OF_STREAM_BYTES = MOST_UNREAD_BYTES + MAX_MESSAGE_BYTES
+BURST_BYTES = 3 << 20
+"""Less than a peer may send at once, beside messages."""
+ESTABLISHED, SYN_SENT = b"\1", b"\2"
 CALLER = f"ipv4:{PEER.host}:{PEER.port}"
 
 
@@ -38,6 +44,7 @@ class OneConnection(GrpcConnections):
         self.is_here = is_here
         self.is_seen = self.is_hung_up = False
         self.came_bytes = self.measures = 0
+        self.dropped: tuple[str, ...] = ()
 
     def look(self) -> tuple[list[Name], list[Name]]:
         come = [PEER] if self.is_here and not self.is_seen else []
@@ -48,19 +55,46 @@ class OneConnection(GrpcConnections):
         self.measures += 1
         return self.came_bytes if self.is_seen and name == PEER else None
 
+    def drop_from(self, networks: Sequence[str]) -> None:
+        self.dropped = tuple(networks)
+
     def hang_up(self, name: Name) -> bool:
         self.is_hung_up |= self.is_seen and name == PEER
         return self.is_hung_up
 
 
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks follow each other quickly."""
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 0.01)
+
+
 @asynccontextmanager
-async def looked_at(connections: OneConnection) -> AsyncIterator[GrpcPeers]:
-    peers = GrpcPeers(Admission(Limits()), connections, 30.0)
+async def looked_at(connections: OneConnection, admission: Admission | None = None) -> AsyncIterator[GrpcPeers]:
+    peers = GrpcPeers(admission or Admission(Limits()), connections, 30.0)
     following = asyncio.create_task(peers.follow())
     await turns()
     yield peers
     following.cancel()
     await asyncio.wait({following})
+
+
+def dialled(host: str, port: int, source: str) -> socket.socket:
+    """Over the loopback, a connection is made at once, or not at all."""
+    made = socket.socket()
+    made.setblocking(False)
+    made.bind((source, 0))
+    assert made.connect_ex((host, port)) == errno.EINPROGRESS
+    return made
+
+
+async def written_on(made: socket.socket, first: bytes, then: bytes) -> None:
+    """Until the other end hangs up."""
+    loop = asyncio.get_running_loop()
+    with suppress(ConnectionError):
+        await loop.sock_sendall(made, first)
+        while True:
+            await loop.sock_sendall(made, then)
 
 
 async def measured(connections: OneConnection) -> None:
@@ -126,9 +160,64 @@ async def test_what_came_before_a_call_is_not_of_its_message() -> None:
     async with looked_at(connections) as peers:
         with peers.call(CALLER, former):
             former.received_bytes = 1
-        connections.came_bytes = 1 << 30  # pings, in a long time
+        connections.came_bytes = 2 * FRAMES_BYTES  # pings, in a long time
         with peers.call(CALLER, Call()):
             await measured(connections)
             assert not connections.is_hung_up
             connections.came_bytes += FRAMES_BYTES + 1
             await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_who_sends_what_is_no_message_is_shut_out() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+            connections.came_bytes = OF_STREAM_BYTES + BURST_BYTES
+            await measured(connections)
+            assert not connections.is_hung_up
+            connections.came_bytes += 2 * BURST_BYTES
+            await until(lambda: connections.is_hung_up)
+            assert connections.dropped == (PEER.host,)
+            # One that the kernel had already let in.
+            connections.came_bytes, connections.is_seen, connections.is_hung_up = 0, False, False
+            await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_messages_and_what_streams_leave_unread_are_no_noise() -> None:
+    connections, stream = OneConnection(is_here=True), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            connections.came_bytes = 1 << 30
+            stream.received_bytes = connections.came_bytes * 99 // 100
+            connections.came_bytes += OF_STREAM_BYTES
+            await measured(connections)
+        await measured(connections)
+        assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_quiet_connection_stays_though_its_peer_is_shut_out() -> None:
+    connections, admission = OneConnection(is_here=True), Admission(Limits())
+    async with looked_at(connections, admission):
+        await measured(connections)
+        admission.noise(CALLER, 1 << 30)
+        connections.came_bytes = (64 << 10) + 100
+        await measured(connections)
+        assert not connections.is_hung_up
+
+
+@needs_linux
+async def test_who_pings_on_and_on_is_not_let_in_and_others_are() -> None:
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
+        host, port = server.address.split(":")
+        while True:
+            with closing(dialled(host, int(port), "127.0.0.66")) as attacking:
+                with closing(dialled(host, int(port), "127.0.0.1")) as other:
+                    assert other.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == ESTABLISHED
+                if attacking.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == SYN_SENT:
+                    break
+                await written_on(attacking, PREFACE + frame(SETTINGS, b""), frame(PING, bytes(8)) * 4_000)

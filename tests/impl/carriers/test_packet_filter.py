@@ -1,0 +1,47 @@
+"""Who is dropped before a listening socket sees them."""
+
+import errno
+import socket
+import sys
+
+import pytest
+
+from permitflow.carriers.packet_filter import MOST_NETWORKS, drop_from
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems drop nothing")
+DIALLING, CONNECTED = b"\2", b"\1"
+"""As the kernel tells of it."""
+
+
+def dialled(listener: socket.socket, source: str) -> bytes:
+    """What becomes of a connection: over the loopback it is made at once, or not at all."""
+    family = socket.AF_INET6 if ":" in source else socket.AF_INET
+    with socket.socket(family) as client:
+        client.setblocking(False)
+        client.bind((source, 0))
+        target = ("::1" if ":" in source else "127.0.0.1", listener.getsockname()[1])
+        assert client.connect_ex(target) == errno.EINPROGRESS
+        with socket.socket(socket.AF_INET) as later:
+            later.bind(("127.0.0.9", 0))
+            later.connect(("127.0.0.1", target[1]))
+        return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+
+
+@pytest.mark.parametrize("dropped", [["127.0.0.66"], [f"10.0.0.{n}" for n in range(MOST_NETWORKS)] + ["127.0.0.66"]])
+def test_one_host_waits_and_others_connect(dropped: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert dialled(listener, "127.0.0.66") == CONNECTED
+        assert drop_from(listener, dropped)
+        assert dialled(listener, "127.0.0.66") == DIALLING
+        assert dialled(listener, "127.0.0.67") == CONNECTED
+        assert drop_from(listener, [])
+        assert dialled(listener, "127.0.0.66") == CONNECTED
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
+def test_networks_of_ipv6_are_told_from_hosts_of_ipv4() -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        assert drop_from(listener, ["2001:db8::/64", "::/64"])
+        assert (dialled(listener, "::1"), dialled(listener, "127.0.0.66")) == (DIALLING, CONNECTED)
+        assert drop_from(listener, ["127.0.0.66", "2001:db8::/64", "0:0:0:1::/64"])
+        assert (dialled(listener, "::1"), dialled(listener, "127.0.0.66")) == (CONNECTED, DIALLING)
