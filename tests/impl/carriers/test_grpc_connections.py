@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -55,6 +56,28 @@ def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> 
         (name,), _ = connections.look()
         assert connections.hang_up(name)
         assert accepted.recv(1) == b""
+
+
+def test_another_connection_of_the_descriptor_is_not_hung_up_on(server: socket.socket) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+        connections.look()
+        with socket.create_connection(server.getsockname()) as other, server.accept()[0] as newer:
+            os.dup2(newer.fileno(), accepted.fileno())
+            assert not connections.hang_up(Name(*client.getsockname()))
+            assert connections.received_bytes(Name(*client.getsockname())) is None
+            newer.sendall(b"x")
+            assert other.recv(1) == b"x"
+
+
+def test_a_newer_connection_of_the_same_name_is_another(server: socket.socket) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+        place = client.getsockname()
+        connections.look()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its port is free at once
+    with socket.create_connection(server.getsockname(), source_address=place), server.accept()[0]:
+        assert connections.look() == ([Name(*place)], [Name(*place)])
 
 
 @pytest.mark.parametrize("call", ["look", "hang_up"])

@@ -1,5 +1,6 @@
 """Tokens, certificates and rights: who is let in, what each may do, and what happens when a right is taken away."""
 
+import gc
 import hashlib
 import logging
 from collections.abc import AsyncIterator
@@ -25,12 +26,14 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import AccessControl, ExchangeServer, Retention
+from permitflow.exchange.access import Hold
 from permitflow.exchange.registry import Exchange
 from permitflow.stream.control import Right
 from permitflow.stream.resuming import TOKEN_BYTES, Resume
 from permitflow.wire.connection_frames import encode_connection_frame
 from tests.support.certificates import Certificates
 from tests.support.served import served
+from tests.support.turns import until
 
 SCHEMA = pa.schema([("n", pa.int64())])
 BATCH = pa.record_batch([pa.array([1, 2, 3], pa.int64())], schema=SCHEMA)
@@ -207,6 +210,23 @@ async def test_a_certificate_that_is_taken_back_ends_the_stream(
         with pytest.raises(UnauthenticatedError, match=r"none of the names in its certificate"):
             await describe(address, "orders/1", security=client)
         await receiver.take()
+
+
+async def test_streams_that_are_over_hold_no_right(rights: Path, clients: dict[str, Security]) -> None:
+    def holds() -> int:
+        gc.collect()
+        return sum(isinstance(each, Hold) for each in gc.get_objects())
+
+    before = holds()
+    async with served_to(rights, "tcp://127.0.0.1:0") as (_, address):
+        async with (
+            put(address, "orders/0", SCHEMA, security=clients["etl"]) as sender,
+            get(address, "orders/0", security=clients["audit"]) as receiver,
+        ):
+            assert holds() == before + 2
+            await sender.end()
+            assert [message async for message in receiver] == []
+        await until(lambda: holds() == before)
 
 
 async def test_a_token_that_is_taken_away_gives_no_more_orders(rights: Path, clients: dict[str, Security]) -> None:

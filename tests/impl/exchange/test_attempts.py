@@ -27,6 +27,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, Retention, SqliteStore
 from permitflow.flows.permits.agreement import PERMITS
+from permitflow.stream.control import MOST_CHANNELS
 from permitflow.stream.frames import End, Ended
 from permitflow.wire.codec import decode_downstream
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
@@ -284,6 +285,16 @@ async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention
         await job.send(2, job="next")
         await job.commit(10, job="next")
         assert await job.read() == 10
+
+
+async def test_of_a_jobs_channels_a_thousand_are_looked_for(listen: str) -> None:
+    """A peer that names more costs others no more time."""
+    named = [CHANNEL] * MOST_CHANNELS
+    async with world(Retention.ONCE, listen) as job:
+        async with put(job.address, CHANNEL, SCHEMA, job_channels=[*named, "nowhere"]) as sender:
+            await sender.end()
+        with pytest.raises(UnknownChannelError, match="nowhere"):
+            await put(job.address, CHANNEL, SCHEMA, job_channels=[*named[1:], "nowhere"]).__aenter__()
 
 
 @BOTH

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 
@@ -48,8 +49,9 @@ class OneConnection(GrpcConnections):
 
     def look(self) -> tuple[list[Name], list[Name]]:
         come = [PEER] if self.is_here and not self.is_seen else []
+        gone = [PEER] if self.is_seen and not self.is_here else []
         self.is_seen = self.is_here
-        return come, []
+        return come, gone
 
     def received_bytes(self, name: Name) -> int | None:
         self.measures += 1
@@ -70,8 +72,10 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def looked_at(connections: OneConnection, admission: Admission | None = None) -> AsyncIterator[GrpcPeers]:
-    peers = GrpcPeers(admission or Admission(Limits()), connections, 30.0)
+async def looked_at(
+    connections: OneConnection, admission: Admission | None = None, handshake_seconds: float = 30.0
+) -> AsyncIterator[GrpcPeers]:
+    peers = GrpcPeers(admission or Admission(Limits()), connections, handshake_seconds)
     following = asyncio.create_task(peers.follow())
     await turns()
     yield peers
@@ -101,6 +105,14 @@ async def measured(connections: OneConnection) -> None:
     """Wait until its bytes were compared."""
     before = connections.measures
     await until(lambda: connections.measures > before + 1)
+
+
+async def test_headers_that_are_too_long_once_are_told_and_no_more() -> None:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        peers.note_excess(CALLER)
+        assert not connections.is_hung_up
+        peers.note_excess(CALLER)
+        assert connections.is_hung_up
 
 
 async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +165,102 @@ async def test_messages_of_its_streams_are_not_of_a_first_one() -> None:
                 assert not connections.is_hung_up
                 connections.came_bytes += 1 << 30
                 await until(lambda: connections.is_hung_up)
+
+
+async def test_what_its_streams_have_not_read_is_not_of_a_first_one() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+            with peers.call(CALLER, Call()):
+                connections.came_bytes = MAX_MESSAGE_BYTES
+                await measured(connections)
+                assert not connections.is_hung_up
+
+
+async def test_before_its_first_call_a_peer_sends_no_more_than_in_one() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call("ipv4:127.0.0.1:4243", Call()):
+            connections.came_bytes = FRAMES_BYTES
+            await measured(connections)
+            assert not connections.is_hung_up
+            connections.came_bytes += 1
+            await until(lambda: connections.is_hung_up)
+
+
+async def test_a_connection_is_sought_while_its_first_message_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
+    async with looked_at(connections := OneConnection()) as peers:
+        with peers.call(CALLER, Call()):
+            connections.is_here, connections.came_bytes = True, FRAMES_BYTES + 1
+            await until(lambda: connections.is_hung_up)
+
+
+async def test_who_was_hung_up_on_leaves_its_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
+    admission, connections = Admission(Limits()), OneConnection(is_here=True)
+    async with looked_at(connections, admission) as peers:
+        with peers.call(CALLER, Call()):
+            connections.came_bytes = FRAMES_BYTES + 1
+            await until(lambda: connections.is_hung_up)
+            connections.is_here = False
+            await until(lambda: admission.connections == 0)
+
+
+async def test_who_has_called_before_a_look_is_admitted_before_newcomers() -> None:
+    class TwoConnections(OneConnection):
+        def look(self) -> tuple[list[Name], list[Name]]:
+            come, gone = super().look()
+            return [Name(PEER.host, 4_243) for _ in come] + come, gone
+
+    connections = TwoConnections()
+    async with looked_at(connections, Admission(Limits(max_connections=1))) as peers:
+        with peers.call(CALLER, Call()):
+            connections.is_here = True
+            await measured(connections)
+            assert connections.measures
+            assert not connections.is_hung_up
+
+
+@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.usefixtures("often")
+async def test_a_handshake_is_over_with_a_call_or_with_its_time(calls: bool) -> None:
+    admission, connections = Admission(Limits()), OneConnection()
+    async with looked_at(connections, admission, handshake_seconds=30.0 if calls else 0.05) as peers:
+        if calls:
+            with peers.call(CALLER, Call()):
+                await asyncio.sleep(0.05)
+                connections.is_here = True
+                await until(lambda: admission.connections == 1)
+                assert admission.handshakes == 0
+        else:
+            connections.is_here = True
+            await until(lambda: admission.handshakes == 1)
+            await until(lambda: admission.handshakes == 0)
+            assert admission.connections == 1
+
+
+async def test_who_looks_no_more_gives_all_places_back() -> None:
+    admission = Admission(Limits())
+    async with looked_at(OneConnection(is_here=True), admission):
+        assert (admission.connections, admission.handshakes) == (1, 1)
+    assert (admission.connections, admission.handshakes) == (0, 0)
+
+
+@pytest.mark.usefixtures("often")
+async def test_calls_of_who_came_and_went_between_looks_take_no_memory() -> None:
+    async with looked_at(connections := OneConnection()) as peers:
+        tracemalloc.start()
+        try:
+            for port in range(2_000):
+                with peers.call(f"ipv4:10.0.0.1:{port}", Call()):
+                    pass
+            connections.is_here = True
+            await until(lambda: connections.is_seen)
+            assert tracemalloc.get_traced_memory()[0] < 200_000
+        finally:
+            tracemalloc.stop()
 
 
 async def test_what_came_before_a_call_is_not_of_its_message() -> None:

@@ -1,6 +1,7 @@
 """Beyond a limit a peer gets a typed refusal; what it has, and what others have, stays."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -145,6 +146,31 @@ def test_a_stream_that_is_lost_after_a_while_has_not_failed(monkeypatch: pytest.
     assert waits == [0, 0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(("is_new", "seconds"), [(True, 1), (False, 0)])
+def test_a_lost_stream_costs_less_if_it_only_goes_on(is_new: bool, seconds: int) -> None:
+    admission = Admission(Limits(max_failures_per_peer=1))
+    attempt = admission.attempt("tcp:10.0.0.1:1")
+    attempt.has_become_stream(is_new)
+    attempt.has_failed()
+    assert admission.attempt("tcp:10.0.0.1:2").seconds == pytest.approx(seconds, abs=0.5)
+
+
+def test_who_is_hung_up_on_waits_no_longer_because_of_it() -> None:
+    admission = Admission(Limits(max_failures_per_peer=1))
+    for _ in range(20):
+        admission.attempt("tcp:10.0.0.1:1").is_not_heard()
+    assert admission.attempt("tcp:10.0.0.1:1").seconds == 0
+
+
+def test_who_has_failed_is_remembered_among_thousands_of_peers() -> None:
+    admission = Admission(Limits(max_failures_per_peer=1))
+    for _ in range(20):
+        admission.attempt("tcp:10.0.0.1:1")
+    for number in range(2_000):
+        admission.attempt(f"tcp:10.1.{number // 250}.{number % 250}:1")
+    assert admission.attempt("tcp:10.0.0.1:1").seconds > 10
+
+
 async def test_who_is_refused_and_stays_makes_others_hear_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,6 +179,16 @@ async def test_who_is_refused_and_stays_makes_others_hear_nothing(
         first, second = [await stack.enter_async_context(connected_to(address)) for _ in range(2)]
         assert await hears(second) == b""
         assert isinstance(status_in(await hears(first)), LimitReachedError)
+
+
+def test_who_has_heard_its_refusal_lets_another_hear_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.exchange.admission.MOST_REFUSED", 1)
+    admission = Admission(Limits())
+    staying = admission.refusal()
+    assert staying is not None
+    assert admission.refusal() is None
+    staying.leave()
+    assert admission.refusal() is not None
 
 
 @pytest.mark.parametrize("limit", ["max_handshakes", "max_handshakes_per_peer"])
@@ -164,6 +200,16 @@ async def test_the_oldest_that_says_nothing_makes_room(limit: str) -> None:
         async with another(address):
             pass
         assert exchange.admission.handshakes <= 2
+
+
+def test_the_oldest_handshake_of_the_same_peer_makes_room() -> None:
+    admission, given_up = Admission(Limits(max_handshakes_per_peer=1)), list[PermitflowError]()
+    with (
+        admission.handshake("tcp:10.0.0.1:1", lambda _: pytest.fail("it is the only one of its peer")),
+        admission.handshake("tcp:10.0.0.2:1", given_up.append),
+        admission.handshake("tcp:10.0.0.2:2", lambda _: pytest.fail("it is the newest")),
+    ):
+        assert (len(given_up), admission.handshakes) == (1, 2)
 
 
 async def test_a_tls_handshake_over_grpc_makes_room_too(certificates: Certificates) -> None:
@@ -200,13 +246,14 @@ def test_a_channel_too_many_is_refused_and_all_that_came_with_it() -> None:
     exchange.add_channel("b")
 
 
-async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over() -> None:
+@pytest.mark.parametrize("end", ["producer", "consumer"])
+async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over(end: str) -> None:
     least = Admission(Limits()).memory.reserved_bytes
     one = Exchange()
     channel = one.add_channel("c", retention=Retention.REPLAY)
     streams = 3 * (channel.stream_most_bytes + MAX_MESSAGE_BYTES)
     async with limited(LISTEN["TCP"], max_memory=least + streams) as (exchange, address):
-        async with another(address):
+        async with another(address) if end == "producer" else get(address, "d", same_host=SameHost.NEVER):
             error = await refusal(address)
             assert error.facts == {"what": "bytes of memory", "most": least + streams, "option": "--max-memory"}
         await until(lambda: exchange.admission.streams == 2)
@@ -278,6 +325,13 @@ def test_who_lets_many_bytes_wait_loses_its_own() -> None:
     assert waiting.over == [b"large"]
 
 
+def test_a_stream_that_is_cut_again_waits_once() -> None:
+    waiting = GivenUp(max_suspended_bytes=100)
+    for size_bytes in (60, 70, 80):
+        waiting.add(b"often", "tcp:10.0.0.1:1", size_bytes)
+    assert waiting.over == []
+
+
 @pytest.mark.parametrize(
     ("peer", "key"),
     [
@@ -303,6 +357,43 @@ def test_places_are_counted_once_however_often_they_are_left() -> None:
     assert admission.streams == 0
     with admission.stream("memory"), pytest.raises(LimitReachedError):
         admission.stream("memory")
+
+
+def test_who_has_an_identity_is_counted_by_it_wherever_it_is() -> None:
+    admission = Admission(Limits(max_streams_per_peer=1))
+    for identity in ("a", "b"):
+        admission.stream("tcp:10.0.0.1:1", identity)
+    with pytest.raises(LimitReachedError, match="of one peer"):
+        admission.stream("tcp:10.0.0.2:1", "a")
+
+
+def test_peers_that_have_gone_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("permitflow.exchange.admission.monotonic", lambda: now)
+    admission = Admission(Limits(max_memory_per_peer=1 << 40))
+
+    def come_and_go(number: int) -> None:
+        nonlocal now
+        now += 1.0
+        peer = f"tcp:10.{number >> 16}.{number >> 8 & 255}.{number & 255}:1"
+        admission.attempt(peer)
+        admission.suspended.add(b"token", peer, 1, lambda _: None)
+        with admission.connection(peer), admission.handshake(peer, lambda _: None), admission.stream(peer):
+            admission.memory.take_stream(1, peer).leave()
+
+    def traced_bytes() -> int:
+        for number in range(4_000):
+            come_and_go(number + first)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        first = 0
+        before_bytes = traced_bytes()
+        first = 100_000
+        assert traced_bytes() < before_bytes + 20_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_there_are_no_more_connections_than_descriptors_suffice_for() -> None:

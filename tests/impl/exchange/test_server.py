@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 from contextlib import suppress
+from typing import Any
 
 import grpc
 import pytest
@@ -76,6 +77,14 @@ async def test_it_serves_while_it_is_ready_and_lives_all_the_time(phase: Phase) 
         told = [await asyncio.to_thread(is_serving, address, service=service) for service in services]
     is_ready = phase is Phase.READY
     assert told == [is_ready, is_ready, True]
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_a_question_about_health_that_is_none_is_refused(method: str) -> None:
+    async with served() as (_, address), grpc.aio.insecure_channel(address) as channel:
+        call: Any = channel.unary_stream(f"/grpc.health.v1.Health/{method}")
+        with pytest.raises(grpc.aio.AioRpcError, match="a request to the health service"):
+            await call(b"\xff").read()
 
 
 async def test_a_watcher_hears_of_each_change() -> None:

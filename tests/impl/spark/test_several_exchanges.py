@@ -121,6 +121,24 @@ async def test_a_batch_is_published_in_all_exchanges_once(tmp_path: Path) -> Non
         assert divided.published == [2, 1, 1]
 
 
+async def test_an_interrupted_publication_is_no_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish, calls = BlockingControl.publish, count()
+
+    def interrupted(control: BlockingControl, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
+        if next(calls) == 1:
+            raise PeerGoneError(who="the exchange", reason="it is being stopped")
+        return publish(control, query, batch, parts)
+
+    monkeypatch.setattr(BlockingControl, "publish", interrupted)
+    async with serving(tmp_path) as divided:
+        driver = await divided.driver()
+        await asyncio.to_thread(driver.commit, await divided.staged(0, [[1], [2], [3]]), 0)
+        assert divided.published == [1, 1, 1]
+    assert caplog.messages == []
+
+
 async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_path: Path) -> None:
     async with serving(tmp_path) as divided:
         killed = await divided.driver()

@@ -19,9 +19,16 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.client import ChannelState, Retention
 from permitflow.client.blocking import control, open_sink
 from permitflow.dispatch import spread, vnode_of
-from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
+from permitflow.errors import (
+    BatchOrderError,
+    ChannelAbortedError,
+    PeerGoneError,
+    StagedPartError,
+    UnknownBatchError,
+)
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.patience import Patience
+from permitflow.spark.schema import arrow_schema
 from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
 from permitflow_testing.query_runs import judge_query
 from tests.impl.spark.conftest import Driver
@@ -270,6 +277,14 @@ def test_a_batch_number_that_falls_is_an_error(replay_options: Options, task: Ta
         staged(replay_options, [2], **key, batch="7")
     staged(replay_options, [1], **key, batch="8")
     assert published(replay_options) == [[1], []]
+
+
+def test_a_commit_fails_if_a_channel_to_end_is_broken(replay_options: Options, task: Task) -> None:
+    with open_sink(replay_options["address"], channels_of(replay_options)[1], arrow_schema(SCHEMA)) as sink:
+        sink.abort("it has failed")
+    with pytest.raises(ChannelAbortedError, match="it has failed"):
+        staged(replay_options, [1], end="true")
+    assert states(replay_options) == [ChannelState.ENDED, ChannelState.BROKEN]
 
 
 def test_a_job_whose_key_was_published_before_is_warned_of(

@@ -4,6 +4,7 @@ What a writer does that Spark has started a second time, or for a commit or an a
 """
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -359,6 +360,13 @@ def test_an_attempt_with_a_key_may_send_into_each_channel(options: Options, monk
         tasks.writer.commit([first])
 
 
+def test_a_chunk_has_no_more_rows_than_it_may(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks({**options, "chunkRows": "3"}, monkeypatch)
+    tasks.run(Attempt(0, number=0, attempt=5), [pa.record_batch({"id": pa.array([*range(7)], pa.int64())})])
+    with open_source(options["address"], channels_of(options)[0]) as source:
+        assert [next(source).num_rows for _ in range(3)] == [3, 3, 1]
+
+
 def test_a_key_needs_all_channels_of_the_stream(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidParametersError, match="must be at least 2, because the exchange has"):
         Tasks({**options, "key": "id", "channels": "1"}, monkeypatch).run(Attempt(0, number=0, attempt=5))
@@ -398,6 +406,17 @@ def test_a_job_that_no_channel_takes_has_nobody_to_tell(options: Options, change
             sink.end(closes_channel=False)
     PermitflowDataSource({**options, **change}).writer(StructType().add("x", DoubleType()), overwrite=False).abort([])
     assert [state_of(options, channel) for channel in channels_of(options)] == ["open", "open"]
+
+
+def test_an_abort_that_reaches_nobody_fails_in_time(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of the channels may wait, and Spark's driver is not to."""
+    monkeypatch.setattr("permitflow.spark.sink.ABORT_TIMEOUT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        away = {**options, "address": address, "timeout_seconds": "3600"}
+        writer = PermitflowDataSource(away).writer(StructType().add("id", LongType()), overwrite=False)
+        with pytest.raises(PeerGoneError, match=r"0\.5 s"):
+            writer.abort([None])
 
 
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
@@ -512,6 +531,20 @@ def test_a_commit_fails_if_a_reader_has_left_with_rows(options: Options, end: st
         sleep(0.01)
     with ThreadPoolExecutor(1) as pool, pytest.raises(PeerGoneError, match=f"the consumer of channel '{channel}'"):
         committing({**options, "end": end}, pool).result(SOON_SECONDS)
+
+
+def test_a_commit_fails_if_a_reader_needs_no_more(options: Options) -> None:
+    channel, other = channels_of(options)
+    batch = pa.record_batch({"n": pa.array([1], pa.int64())})
+    with open_sink(options["address"], channel, batch.schema) as sink:
+        sink.send(batch)
+        sink.end(closes_channel=False)
+    with ThreadPoolExecutor(1) as pool, open_source(options["address"], channel) as source:
+        commit = committing(options, pool)
+        assert consume(options, other) == []
+        source.cancel("it has seen enough")
+        with pytest.raises(ChannelCancelledError, match="has not read all of them"):
+            commit.result(SOON_SECONDS)
 
 
 def test_a_commit_says_all_ends_and_waits_for_readers_that_hold_rows(options: Options) -> None:

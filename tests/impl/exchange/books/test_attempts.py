@@ -134,6 +134,13 @@ def test_a_job_may_put_into_a_channel_that_is_added_later() -> None:
     books.require_total(JobTotal("j", 0), "c")
 
 
+def test_jobs_without_tasks_take_no_more_memory_than_others() -> None:
+    books = AttemptBooks(most_tasks=2)
+    for number in range(5):
+        books.require_total(JobTotal(f"job {number}", 0), "a")
+    assert len(books) == 2
+
+
 @pytest.mark.parametrize("attempt", [("", 0, 1), ("j" * 201, 0, 1), ("j", -1, 1)])
 def test_an_attempt_without_a_proper_name_is_refused(attempt: tuple[str, int, int]) -> None:
     with pytest.raises(InvalidParametersError):
