@@ -7,6 +7,7 @@ written and the closing line is missing, which the reader reports.  (A Parquet f
 """
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -26,6 +27,8 @@ from permitflow.tracing.reader import Trace, assemble
 
 if TYPE_CHECKING:
     from permitflow.tracing.parquet import ParquetWriter
+
+_log = logging.getLogger(__name__)
 
 # About 800 kB of text: one write per some ten milliseconds at full speed.
 BUFFERED_EVENTS = 4096
@@ -171,6 +174,7 @@ class FileTrace:
         if self._failure is None:
             self._failure = _write_error(self.path, error)
             self._failure.__cause__ = error
+            _log.error("%s", self._failure)  # the end of the run may be far away
 
     def _abandon_in_child(self) -> None:
         self._lock = threading.Lock()

@@ -1,5 +1,6 @@
 """Where reports for people go: tables on standard output, progress on standard error."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -50,6 +51,10 @@ class _Console(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text, keeps_lines=True), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """As any error of a write, which rich would turn into an exit."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def open_console(*, stderr: bool = False) -> Console:

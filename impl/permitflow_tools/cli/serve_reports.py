@@ -1,10 +1,13 @@
 """How ``permitflow serve`` reports what flows: a live table, lines of a log, lines of JSON, or nothing."""
 
 import json
+import os
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
-from typing import Self
+from typing import Self, TextIO
 
 import typer
 from rich.live import Live
@@ -38,7 +41,11 @@ _LEGEND = (
 
 
 class Report:
-    """Says what happens to an exchange, with a method for each thing; a context manager."""
+    """Says what happens to an exchange, with a method for each thing; a context manager.
+
+    Once it listens, an output that cannot be written any more (a full disk, a terminal or a reader that has gone) ends
+    the reports, and not the exchange.
+    """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         """What is to be printed; else a table on a terminal, or lines of a log."""
@@ -103,9 +110,13 @@ class Report:
 
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""
-        if self.style is Style.TABLE:
-            self._live.update(traffic_table(flows, width=self._console.width), refresh=True)
-            return
+        with self._outlived():
+            if self.style is Style.TABLE:
+                self._live.update(traffic_table(flows, width=self._console.width), refresh=True)
+            elif self.style is not Style.QUIET:
+                yield from self._show_changed(flows)
+
+    def _show_changed(self, flows: Sequence[Rates]) -> Iterator[None]:
         changed: list[Rates] = []
         for flow in flows:
             name, facts = flow.traffic.channel, _facts(flow.traffic)
@@ -128,29 +139,49 @@ class Report:
     def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
         """One of several processes has ended by itself."""
         if self.style is Style.JSON:
-            self._say("process lost", {"process": number, "end": end, "channels": [*channels]})
-        complain(
-            f"process {number} of the exchange has ended ({end}), and with it {', '.join(channels) or 'no channel'}; "
-            "the others go on: start the exchange again to have all channels"
-        )
+            with self._outlived():
+                self._say("process lost", {"process": number, "end": end, "channels": [*channels]})
+        with suppress(OSError):
+            complain(
+                f"process {number} of the exchange has ended ({end}), and with it {', '.join(channels) or 'no channel'}"
+                "; the others go on: start the exchange again to have all channels"
+            )
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
-        self._say("stopping", {}, *([] if self.style is Style.QUIET else ["stopping"]))
+        with self._outlived():
+            self._say("stopping", {}, *([] if self.style is Style.QUIET else ["stopping"]))
 
     def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """The exchange has stopped; these are the last numbers, with rates over all the time that it was watched."""
-        if self.style is Style.QUIET:
-            return
         if self.style is not Style.JSON:
             deque(self.show(flows), maxlen=0)
-        self._live.stop()
+        if self.style is Style.QUIET:
+            return
+        with self._outlived():
+            self._live.stop()
+            self._sum_up(flows, rest)
+
+    def _sum_up(self, flows: Sequence[Rates], rest: Remainder) -> None:
         rows_in = sum(flow.traffic.rows_in for flow in flows)
         rows_out = sum(flow.traffic.rows_out for flow in flows)
         lines = [f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"]
         lines += [f"kept on disk: {_by_channel(rest.stored)}"] if rest.stored else []
         lines += [f"left behind in memory, and lost: {_by_channel(rest.lost)}"] if rest.lost else []
         self._say("stopped", {"channels": [flow.as_json() for flow in flows], **rest._asdict()}, *lines)
+
+    @contextmanager
+    def _outlived(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.style = Style.QUIET
+            _give_up(sys.stdout)
+            words = "standard output cannot be written any more, so nothing more is reported, and the exchange goes on"
+            try:
+                typer.echo(f"warning: {words}: {error.strerror or error}", err=True)
+            except OSError:
+                _give_up(sys.stderr)
 
     def _say(self, event: str, facts: Mapping[str, object], *lines: str) -> None:
         if self.style is Style.JSON:
@@ -161,6 +192,12 @@ class Report:
     def _print(self, *lines: str) -> None:
         for line in lines:
             self._console.print(printable(line), soft_wrap=True)
+
+
+def _give_up(stream: TextIO) -> None:
+    """What is written there, and what still waits to be, goes nowhere from now on."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _facts(traffic: ChannelTraffic) -> tuple[object, ...]:

@@ -216,7 +216,6 @@ async def serve_until_signal(
         for address in addresses:
             server = ExchangeServer(whole.exchange, address, access=access, **serving)
             servers.append(await stack.enter_async_context(server))
-            begin()
         await whole.opened(servers[0].address)
         listening = [server.address for server in servers]
         metrics: str | None = None
@@ -227,6 +226,7 @@ async def serve_until_signal(
             protection = serving["security"]
             board = serving_dashboard(ui_address, whole.exchange, listening, security=protection, access=access)
             page = await stack.enter_async_context(board)
+        begin()
         report.listening(
             listening,
             [*whole.names],

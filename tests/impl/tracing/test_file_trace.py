@@ -123,7 +123,7 @@ def test_threads_record_into_one_file_without_losing_events(tmp_path: Path) -> N
     assert [len(channel.logs[0]) for channel in channels.values()] == [3000] * 4
 
 
-def test_a_full_disk_stops_the_recording_and_not_the_channel() -> None:
+def test_a_full_disk_stops_the_recording_and_not_the_channel(caplog: pytest.LogCaptureFixture) -> None:
     trace = FileTrace("/dev/full", buffered_events=2)
     sender: PermitSender[str] = PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED))
 
@@ -132,6 +132,7 @@ def test_a_full_disk_stops_the_recording_and_not_the_channel() -> None:
     assert sender.permits.rows == 5
     assert isinstance(trace.failure, TraceWriteError)
     offer_and_send(sender, 2)
+    assert [record.getMessage() for record in caplog.records] == [str(trace.failure)]
     with pytest.raises(TraceWriteError, match="/dev/full is incomplete: No space left on device") as caught:
         trace.close()
     assert isinstance(caught.value.__cause__, OSError)

@@ -227,12 +227,46 @@ def test_a_terminal_gets_a_table() -> None:
         assert heading in text
 
 
+async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> None:
+    with serving("--stream", "orders:2") as process:
+        address = address_of(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not line_of(process).startswith("memory: "):  # the last of the first lines
+            pass
+        process.stdout.close()
+        await move(address, "orders/0", 3)
+        assert process.stderr.readline().startswith("warning: standard output cannot be written any more, so nothing")
+        await move(address, "orders/1", 3)
+        process.send_signal(signal.SIGTERM)
+        assert (process.wait(timeout=30), process.stderr.read()) == (0, "")
+
+
+def test_an_exchange_whose_terminal_has_gone_drains() -> None:
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--stream", "orders"]
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
+    os.close(child)
+    try:
+        seen = b""
+        while b"orders/0" not in seen:
+            seen += os.read(parent, 65536)
+        os.close(parent)
+        process.send_signal(signal.SIGHUP)  # what the kernel sends if it is the process's own terminal
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("option", ["--metrics-address", "--ui"])
-def test_an_address_in_use_is_told_before_any_is_announced(command: Command, option: str) -> None:
+def test_an_address_in_use_is_told_before_any_is_announced(command: Command, tmp_path: Path, option: str) -> None:
+    trace = tmp_path / "run.jsonl"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, stdout, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", option, address)
-    assert (code, stdout) == (2, "")
+        common = ("serve", "--stream", "s", "--address", "127.0.0.1:0", "--trace", str(trace))
+        code, stdout, stderr = command(*common, option, address)
+    assert (code, stdout, trace.exists()) == (2, "", False)
     assert option in stderr
 
 
