@@ -302,7 +302,7 @@ async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:
     no_figures = ("channel", "reason", "gauges", "consumer_gauges", "kept")
     of_all = {name: "yes" for name in once if name not in no_figures}
     where = of_all | dict.fromkeys(kept["kept"], "in `kept`") | dict.fromkeys(once["gauges"], "in `gauges`")
-    with metrics_at("127.0.0.1:0", ExchangeCollector(exchange)) as address:
+    async with metrics_at("127.0.0.1:0", ExchangeCollector(exchange)) as address:
         return where, await asyncio.to_thread(scraped, address)
 
 

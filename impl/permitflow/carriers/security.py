@@ -109,7 +109,8 @@ def read_token(file: File) -> str:
         InvalidParametersError: it cannot be read, or is not a token; the error does not contain it.
     """
     try:
-        text = Path(file).read_bytes()[: MOST_TOKEN + 2].decode(errors="replace")
+        with Path(file).open("rb") as source:
+            text = source.read(MOST_TOKEN + 2).decode(errors="replace")
     except OSError as error:
         rule = f"must be a file that can be read ({error.strerror or error})"
         raise InvalidParametersError(name="token_file", value=str(file), rule=rule) from None

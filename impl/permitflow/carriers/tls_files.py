@@ -3,6 +3,7 @@
 import logging
 import os
 import ssl
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -53,6 +54,7 @@ class FromFiles(Generic[T]):
         if signature == self._refused and monotonic() < self._again:
             return self._value
         try:
+            self._require_files()
             self._value = self._make()
         except (InvalidParametersError, OSError) as error:  # a file may go while it is read, and descriptors may lack
             if signature != self._refused:
@@ -67,6 +69,12 @@ class FromFiles(Generic[T]):
         self._signature, self._refused = signature, None
         return self._value
 
+    def _require_files(self) -> None:
+        """A pipe may have taken a file's place: nobody knows when it can be read to its end."""
+        for file in self._files:
+            if os.path.exists(file) and not os.path.isfile(file):
+                raise InvalidParametersError(name="file", value=str(file), rule="must be a file, to be read again")
+
     def _signed(self) -> Signature:
         return tuple(_stat(file) for file in self._files)
 
@@ -76,7 +84,8 @@ def _stat(file: File) -> tuple[int, int, int] | None:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # A pipe has other times with each read.
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 class Pems(NamedTuple):

@@ -6,8 +6,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import is_special
 from permitflow_tools.cli.serve_reports import Report
 from permitflow_tools.dashboard.server import serving_dashboard
+from permitflow_tools.explain.page_server import READER_SECONDS, PageServer, serving
 
 # A process that is killed takes at most this many events of its recording with it.
 _EVENTS_LOST_AT_MOST = 32
@@ -221,7 +222,7 @@ async def serve_until_signal(
         metrics: str | None = None
         page: str | None = None
         if metrics_address is not None:
-            metrics = stack.enter_context(metrics_at(metrics_address, whole.collector()))
+            metrics = await stack.enter_async_context(metrics_at(metrics_address, whole.collector()))
         if ui_address is not None:
             protection = serving["security"]
             board = serving_dashboard(ui_address, whole.exchange, listening, security=protection, access=access)
@@ -293,27 +294,25 @@ async def _watch(whole: Whole, report: Report, until: "asyncio.Future[T]") -> St
     return first
 
 
-@contextmanager
-def metrics_at(address: str, collector: ExchangeCollector) -> Iterator[str]:
+@asynccontextmanager
+async def metrics_at(address: str, collector: ExchangeCollector) -> AsyncIterator[str]:
     """Serve metrics while the block runs; the address, with the port that was chosen.  Call it in the event loop.
 
     Raises:
         InvalidOptionError: the address cannot be had.
     """
-    from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+    from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
 
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)  # it registers itself: memory, processor, descriptors
+    # The library's own server has a thread for each reader, however many there are, and waits for them for ever.
+    handler = type("_Metrics", (MetricsHandler,), {"registry": registry, "timeout": READER_SECONDS})
     try:
-        server, thread = start_http_server(int(port), host.strip("[]"), registry)
+        server = PageServer(host.strip("[]"), int(port), handler)
     except OSError as error:
         reason = f"cannot be had: {error.strerror or error}"
         raise InvalidOptionError(option="--metrics-address", value=address, reason=reason) from error
-    try:
-        yield f"http://{host}:{server.server_port}/metrics"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    async with serving(server) as chosen:
+        yield f"http://{host}:{chosen}/metrics"

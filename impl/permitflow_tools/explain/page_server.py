@@ -31,7 +31,7 @@ class PageServer(ThreadingMixIn, TCPServer):
     block_on_close = False
     request_queue_size = 2 * MOST_READERS
 
-    def __init__(self, host: str, port: int, handler: type["PageHandler"]) -> None:
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         """Listen.  Call it in the event loop that answers.
 
         Raises:

@@ -21,7 +21,7 @@ __all__ = ["RowReader", "open_rows"]
 _BLOCK_BYTES = 1 << 20
 _MOST_LINE_BYTES = 16 << 20  # that of a message
 _SHOWN_DIGITS = 40
-_ROWS_AT_ONCE = 8_192
+_FEWEST_ROWS_AT_ONCE, _MOST_ROWS_AT_ONCE, _BYTES_AT_ONCE = 8, 8_192, 8 << 20  # of Parquet
 _FILE_MAGIC = b"ARROW1"
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, KeyError)
 
@@ -122,7 +122,18 @@ def _parquet(file: BinaryIO, what: str) -> RowReader:
         reason = "Parquet cannot be read from a pipe, because its index is at its end: name the file"
         raise RowFileError(path=what, place="", reason=reason)
     found = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-    return RowReader(found.schema_arrow, _placed(found.iter_batches(_ROWS_AT_ONCE, use_threads=False), what))
+    return RowReader(found.schema_arrow, _placed(_parquet_batches(found), what))
+
+
+def _parquet_batches(found: pyarrow.parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Batches of some MiB: rows may be long, and a file of a few hundred bytes repeat one for ever."""
+    for batch in found.iter_batches(_FEWEST_ROWS_AT_ONCE, use_threads=False):
+        yield batch
+        # What a dictionary takes does not depend on the number of rows.
+        columns = (each.indices if pa.types.is_dictionary(each.type) else each for each in batch.columns)
+        of_row_bytes = max(1, sum(column.nbytes for column in columns) // max(1, batch.num_rows))
+        rows = min(_MOST_ROWS_AT_ONCE, 8 * batch.num_rows, _BYTES_AT_ONCE // of_row_bytes)
+        found.reader.set_batch_size(max(_FEWEST_ROWS_AT_ONCE, rows))  # from the next batch on
 
 
 class _Ahead(io.RawIOBase):

@@ -1,6 +1,7 @@
 """Files are read again when they have changed."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,21 @@ def test_wrong_files_are_not_read_for_each_connection(tmp_path: Path) -> None:
     file.write_text("right again")
     assert value.current() == "right again"
     assert read == ["1", "wrong", "right again"]
+
+
+def test_a_pipe_in_a_files_place_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "rights"
+    file.write_text("former")
+    read = FromFiles([file], file.read_text)
+    file.unlink()
+    os.mkfifo(file)
+    assert read.current() == "former"
+    assert "must be a file" in caplog.text
+
+
+def test_what_came_through_a_pipe_at_first_holds(tmp_path: Path) -> None:
+    pipe, values = tmp_path / "rights", iter(("through the pipe",))
+    os.mkfifo(pipe)
+    read = FromFiles([pipe], lambda: next(values))
+    os.utime(pipe, (1, 1))  # as reading does
+    assert [read.current(), read.current()] == ["through the pipe"] * 2

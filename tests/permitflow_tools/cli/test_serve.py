@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ import pytest
 from permitflow.client import get, put
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
+from permitflow.metrics import ExchangeCollector
 from permitflow.stream.traffic import rates_between
 from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
 from permitflow_tools.cli.serve_reports import Report
+from permitflow_tools.cli.serving import metrics_at
+from permitflow_tools.explain.page_server import MOST_READERS
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.support.serving import address_of, line_of
 
@@ -275,3 +279,16 @@ def test_a_page_for_other_hosts_needs_tls(command: Command) -> None:
     assert code == 2
     assert "--ui" in stderr
     assert "needs --tls-cert" in stderr
+
+
+async def test_readers_of_metrics_that_say_nothing_take_few_places() -> None:
+    """The library's own server takes a thread and a descriptor for each, for ever."""
+    async with AsyncExitStack() as stack, asyncio.timeout(8.0):
+        address = await stack.enter_async_context(metrics_at("127.0.0.1:0", ExchangeCollector(Exchange())))
+        port = int(address.rpartition(":")[2].partition("/")[0])
+        for _ in range(MOST_READERS):
+            _, silent = await asyncio.open_connection("127.0.0.1", port)
+            stack.enter_context(closing(silent))
+        reader, further = await asyncio.open_connection("127.0.0.1", port)
+        with closing(further):
+            assert await reader.read() == b""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from permitflow.errors import InvalidParametersError, RowFileError
@@ -294,3 +295,21 @@ def test_a_full_disk_does_not_hinder_leaving(tmp_path: Path) -> None:
     part.file.write(b"rows")
     part.leave(keeps=True)
     assert part.part.exists()
+
+
+def test_a_row_that_a_parquet_file_repeats_takes_some_mib() -> None:
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array(["x" * (1 << 18)]))
+    file = io.BytesIO()
+    pq.write_table(pa.table({"s": long}), file, store_schema=False)
+    assert len(file.getvalue()) < 1 << 20
+    sizes = [batch.nbytes for batch in open_rows(file, "in", RowFormat.PARQUET).batches]
+    assert max(sizes) < 9 << 20
+    assert sum(sizes) > 3_000 << 18
+
+
+def test_short_rows_of_parquet_come_thousands_at_a_time() -> None:
+    file = io.BytesIO()
+    texts = pa.array([f"{number:03}" * 7_000 for number in range(1_000)])
+    few = pa.DictionaryArray.from_arrays(pa.array([number % 1_000 for number in range(20_000)], pa.int32()), texts)
+    pq.write_table(pa.table({"n": range(20_000), "s": few}), file)
+    assert max(batch.num_rows for batch in open_rows(file, "in", RowFormat.PARQUET).batches) == 8_192
