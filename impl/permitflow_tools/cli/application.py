@@ -17,7 +17,7 @@ from permitflow.errors import (
     UnknownChannelError,
     UnknownConsumerError,
 )
-from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
+from permitflow_tools.cli.outcomes import complain, failed, unusable
 
 # In the order of the help; each has a module of its name.
 _COMMANDS = (
@@ -40,8 +40,7 @@ class _Commands(TyperGroup):
             complain("; ".join(["interrupted", *interrupt.args]))
             raise
         except (DemoError, TraceWriteError) as error:
-            complain(str(error))
-            raise typer.Exit(ExitCode.FAILS) from None
+            failed(str(error))
         except (
             *(InvalidOptionError, InvalidParametersError, ParametersFileError, TraceError),
             *(UnknownChannelError, UnknownConsumerError),

@@ -16,7 +16,7 @@ from permitflow_tools.cli.console import open_console, open_table, print_lines, 
 from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
+from permitflow_tools.cli.outcomes import Json, failed, print_json
 from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def list_(
     else:
         _show(listed, survey.places, shows_connections=bool(names))
     if not survey.is_whole:
-        complain("; ".join(survey.words))
-        raise typer.Exit(ExitCode.FAILS)
+        failed("; ".join(survey.words))
 
 
 def _show(listed: "Sequence[ListedChannel[Any]]", places: Mapping[str, str], *, shows_connections: bool) -> None:

@@ -31,7 +31,7 @@ from permitflow_tools.cli.options import (
     rows,
     whole_number,
 )
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
+from permitflow_tools.cli.outcomes import Json, failed, print_json, stop, unusable
 from permitflow_tools.cli.own import OwnParameters, answer_for_own, is_place
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
 from permitflow_tools.parameters.read import KEYS, read_description
@@ -234,8 +234,7 @@ def answer_for(setting: Setting) -> Answer:
     try:
         return deciding.answer_for(setting)
     except Undecided as error:
-        complain(f"undecided: {error}")
-        raise typer.Exit(ExitCode.FAILS) from None
+        failed(f"undecided: {error}")
 
 
 def _check_setting(setting: Setting, file: Path | None, *, as_json: bool) -> NoReturn:

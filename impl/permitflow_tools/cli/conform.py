@@ -18,7 +18,7 @@ from permitflow.errors import printable
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.interrupts import signalled_exit_code
 from permitflow_tools.cli.options import above_zero, chosen, number, option, whole_number, writable
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, failed, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.own import imported
 
 if TYPE_CHECKING:
@@ -218,8 +218,7 @@ def _judge_driver(
             sys.stdout.flush()
             stop(holds=conforms)
     except DriverError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
+        failed(str(error))
     except (InvalidParametersError, TraceWriteError) as error:
         unusable(str(error))
 

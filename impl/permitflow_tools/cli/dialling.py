@@ -15,7 +15,7 @@ from permitflow.errors import (
 )
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import exchange_addresses, given_options, option
-from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
+from permitflow_tools.cli.outcomes import failed, requires_extra, unusable
 from permitflow_tools.cli.security import (
     SECURITY_OPTIONS,
     TlsCa,
@@ -109,5 +109,4 @@ def told_errors(*interrupted: str) -> Iterator[None]:
     except (UnknownConsumerError, InvalidParametersError):
         raise
     except PermitflowError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
+        failed(str(error))

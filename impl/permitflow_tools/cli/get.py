@@ -12,7 +12,7 @@ import typer
 from permitflow.errors import EndOfStream, PermitflowError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, latency, one_of, option, whole_number, writable
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.outcomes import Json, failed, print_json, requires_extra, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special
 from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.row_files import RowFormat, format_of
@@ -241,16 +241,13 @@ class _Writing:
             self._source.cancel("the reader of its output has gone")
             # What is left in buffers would be complained of again, here and when Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            complain(f"nobody reads the output any more; {self._left(has_failed=True)}")
-            raise typer.Exit(ExitCode.FAILS) from None
+            failed(f"nobody reads the output any more; {self._left(has_failed=True)}")
         except PermitflowError as error:  # a time-out is an OSError as well
-            complain(f"{error}; {self._left()}")
-            raise typer.Exit(ExitCode.FAILS) from None
+            failed(f"{error}; {self._left()}")
         except (OSError, *_UNFIT) as error:
             self._source.close()
             words = error.strerror if isinstance(error, OSError) else None
-            complain(f"the output cannot be written: {words or error}; {self._left(has_failed=True)}")
-            raise typer.Exit(ExitCode.FAILS) from None
+            failed(f"the output cannot be written: {words or error}; {self._left(has_failed=True)}")
         return self._written
 
     def _write(self, most_rows: int | None) -> None:

@@ -29,6 +29,12 @@ def stop(*, holds: bool) -> NoReturn:
     raise typer.Exit(ExitCode.HOLDS if holds else ExitCode.FAILS)
 
 
+def failed(message: str) -> NoReturn:
+    """End the command because what it was to do has failed."""
+    complain(message)
+    raise typer.Exit(ExitCode.FAILS)
+
+
 def unusable(message: str) -> NoReturn:
     """End the command because its input, or this machine, cannot be used; the message says what to do."""
     complain(message)

@@ -13,7 +13,7 @@ from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.names import stream_and_position, stream_channels
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, one_of, option, readable, stream_name, whole_number
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.outcomes import Json, failed, print_json, requires_extra, unusable
 from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.parameters.read import STANDARD_INPUT
 from permitflow_tools.row_files import RowFormat, format_of
@@ -185,8 +185,7 @@ def _compared(found: "RowReader", most_rows: int | None, ended: ProducerEndedErr
     except RowFileError as error:
         unusable(str(error))
     if read > kept:
-        complain(f"{ended}; the input has more rows than that")
-        raise typer.Exit(ExitCode.FAILS)
+        failed(f"{ended}; the input has more rows than that")
     return {"rows": 0, "skipped_rows": read, "outcome": "accepted"}
 
 
@@ -211,8 +210,7 @@ def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
         unanswered = orders.survey().unanswered
     if unanswered:
         reasons = "; ".join(unanswered.values())
-        complain(f"{reasons}; it may have channels of {stream}: say how many there are, as in {stream}:4")
-        raise typer.Exit(ExitCode.FAILS)
+        failed(f"{reasons}; it may have channels of {stream}: say how many there are, as in {stream}:4")
     positions = {place[1] for place in seen if place is not None and place[0] == stream}
     if not positions:
         unusable(f"the exchange has no channel {stream}/0: with --key, CHANNEL is the name of a stream, as in orders")
@@ -297,13 +295,11 @@ class _Moving:
                 sink.abort("its producer was interrupted")
             raise KeyboardInterrupt(self._confirmed()) from None
         except PermitflowError as error:
-            complain(f"{error}; {self._confirmed()}")
-            raise typer.Exit(ExitCode.FAILS) from None
+            failed(f"{error}; {self._confirmed()}")
         finally:
             sink.close()
         if outcome.value == "cancelled":
-            complain(f"the consumer of {self._channel} needs no more; {self._confirmed()}")
-            raise typer.Exit(ExitCode.FAILS)
+            failed(f"the consumer of {self._channel} needs no more; {self._confirmed()}")
         return {"rows": self._read, "skipped_rows": self._skipped, "outcome": outcome.value}
 
     def _send(self, found: "RowReader") -> None:

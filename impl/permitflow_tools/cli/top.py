@@ -17,7 +17,7 @@ from permitflow.errors import InvalidParametersError, PermitflowError, UnknownCh
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.dialling import Place, dials_named
 from permitflow_tools.cli.options import above_zero, duration
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_extra
+from permitflow_tools.cli.outcomes import ExitCode, Json, failed, requires_extra
 from permitflow_tools.cli.traffic_table import traffic_table
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def top(
     except (InvalidParametersError, UnknownChannelError):
         raise
     except PermitflowError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
+        failed(str(error))
     except BrokenPipeError:
         # The reader of our lines has seen enough.
         sys.stderr.close()
