@@ -25,7 +25,7 @@ class NoStream:
 _NO_HINT = "call what must be awaited in a task of its own"
 
 
-def require_plain(function: object, *, place: str, hint: str = _NO_HINT) -> None:
+def require_plain(function: object, *, place: str, hint: str) -> None:
     """Require a function that is called and not awaited, where it is given.
 
     Args:
@@ -90,7 +90,7 @@ def plain_of_one(function: Callable[[Any], T], *, place: str, hint: str = _NO_HI
     return watched
 
 
-def refuse_awaitable(made: object, function: object, *, place: str, hint: str = _NO_HINT) -> None:
+def refuse_awaitable(made: object, function: object, *, place: str, hint: str) -> None:
     """Refuse a result that must be awaited; a coroutine is closed, so that Python does not complain again.
 
     Raises:

@@ -35,9 +35,7 @@ _Worlds: TypeAlias = tuple[World, ...]
 
 
 @cache
-def probe_for(
-    book: Rulebook, mistake: Mistake, known: tuple[Mistake, ...] = (), *, hops: int = 1, lacks: Lacks = frozenset()
-) -> Probe | None:
+def probe_for(book: Rulebook, mistake: Mistake, known: tuple[Mistake, ...], *, hops: int, lacks: Lacks) -> Probe | None:
     """The shortest run that distinguishes the mistake from a channel with only the ``known`` mistakes.
 
     None if the applications cannot see the mistake in such a channel.

@@ -64,14 +64,14 @@ def calling(to: Destination) -> AbstractAsyncContextManager[Carrier]:
 
 
 @contextmanager
-def dialling_with(way: Dial, *, random: Random | None = None) -> Iterator[None]:
+def dialling_with(way: Dial, *, random: Random) -> Iterator[None]:
     """Dial in this way within the block, in this task and in those that it starts there.
 
     Args:
         way: makes connections.
         random: for the pauses between attempts.
     """
-    token = _chosen.set(_Way(way, random or Random()))
+    token = _chosen.set(_Way(way, random))
     try:
         yield
     finally:

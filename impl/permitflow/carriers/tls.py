@@ -188,7 +188,7 @@ class TlsPipe(SocketPipe):
         if self._has_more:
             self._read()
 
-    async def farewell(self, last_word: bytes = b"") -> None:
+    async def farewell(self, last_word: bytes) -> None:
         """Let the peer read the alert of a failed handshake, which closing at once may lose; then close.
 
         ``last_word``: for a peer that speaks no TLS, and gets no alert.

@@ -507,7 +507,7 @@ class Outbound(ABC, Generic[T]):
             out += size_bytes or 0
         return count
 
-    def lack_of(self, kind: Kind, rows: Sequence[int] = (), size_bytes: int | None = None) -> str:
+    def lack_of(self, kind: Kind, rows: Sequence[int], size_bytes: int | None) -> str:
         """As ``lack``, or that the byte window has no room for the chunk."""
         if size_bytes is None or self.byte_ledger.admits(size_bytes):
             return self.lack(kind, rows)

@@ -389,7 +389,7 @@ class StreamPlanner:
         return min(there, _half_window(position)) if is_capped else there
 
 
-def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
+def fair_shares(rows: Sequence[int], most: int, *, first: int) -> list[int]:
     """Divide ``most`` rows among channels that have ``rows`` each, by max-min fairness.
 
     The remainder goes to the channels from number ``first`` on, modulo their number.

@@ -43,7 +43,6 @@ from permitflow_testing.foreign.peer import (
 )
 from permitflow_testing.foreign.recording import Noted, Recording
 from permitflow_testing.foreign.table import WAYS, way_of
-from permitflow_testing.judging import PERMITS
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import Lacks
 
@@ -523,10 +522,10 @@ def adapter_of(
     said: Hello,
     *,
     end: str,
-    flow: str = PERMITS,
-    dial: str = "",
-    carrier: str = "",
-    trace: FileTrace | None = None,
+    flow: str,
+    dial: str,
+    carrier: str,
+    trace: FileTrace | None,
 ) -> type[CommandAdapter]:
     """The adapter's class for one end of a driver.
 

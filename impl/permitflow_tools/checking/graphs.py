@@ -254,7 +254,7 @@ def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
             return _Found(blueprint, exact, moves, state, not block.is_determinate), len(search.states), False
     elif search.is_whole:
         return None, len(search.states), True
-    return _walked(blueprint, exact, budget, _WALKS), len(search.states), False
+    return _walked(blueprint, exact, budget), len(search.states), False
 
 
 def _is_live_with_less(block: Block, budget: Budget) -> bool:
@@ -293,10 +293,10 @@ def _shortest(found: _Found, budget: Budget) -> _Found:
     return found._replace(moves=search.path_to(search.dead), state=search.states[search.dead], is_shortest=True)
 
 
-def _walked(blueprint: Blueprint, parameters: Parameters, budget: Budget, walks: int) -> _Found | None:
+def _walked(blueprint: Blueprint, parameters: Parameters, budget: Budget) -> _Found | None:
     most_moves = 200 + 4 * _storage(parameters)
     with suppress(BudgetSpent):
-        for seed in range(walks):
+        for seed in range(_WALKS):
             moves = walk(parameters, budget, seed, most_moves)
             if moves is not None and (state := end_of(parameters, moves)) is not None:
                 return _Found(blueprint, parameters, moves, state, is_shortest=False)
@@ -325,7 +325,7 @@ def _deadlock_of_block(
     """A block can stand still: look for a run of the whole graph that leads there."""
     parameters = parameters_of(blueprint)
     with budget.part(4) as part:
-        whole = _walked(blueprint, parameters, part, _WALKS)
+        whole = _walked(blueprint, parameters, part)
     if whole is not None:
         return _deadlock(blueprint, whole, explored)
     if not block.is_supply_known:

@@ -57,11 +57,7 @@ TokenFile = Annotated[
 
 
 def client_security(
-    ca: str | None = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    server_name: str = "",
-    token_file: Path | None = None,
+    ca: str | None, certificate: Path | None, key: Path | None, server_name: str, token_file: Path | None
 ) -> Security | None:
     """What a command shows that dials; None: nothing, without TLS.
 
