@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.stream.control import (
@@ -105,12 +105,8 @@ def decode_request(data: Received) -> ControlRequest:
         AlteredMessageError: the bytes were altered on their path.
         InvalidParametersError: it names too many items.
     """
-    content = _content(data, MOST_REQUEST_BYTES)
     message = pb.ControlRequest()
-    try:
-        message.ParseFromString(content)
-    except DecodeError as error:
-        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+    _parse(data, message, MOST_REQUEST_BYTES)
     name = message.WhichOneof("request")
     if name is None:
         raise UndecodableDataError(what="a request", reason=f"it is none of {', '.join(_REQUESTS.values())}")
@@ -170,12 +166,8 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
         UndecodableDataError: ``data`` is not a reply of this version of the protocol.
         AlteredMessageError: the bytes were altered on their path.
     """
-    content = _content(data, MOST_REPLY_BYTES)
     message = pb.ControlReply()
-    try:
-        message.ParseFromString(content)
-    except DecodeError as error:
-        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+    _parse(data, message, MOST_REPLY_BYTES)
     name = message.WhichOneof("reply")
     if name is None:
         raise UndecodableDataError(what="a reply", reason="this version does not know its kind")
@@ -183,11 +175,15 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
     return read
 
 
-def _content(data: Received, most_bytes: int) -> bytes:
-    """Check a message; return its content without the checksum."""
+def _parse(data: Received, into: Message, most_bytes: int) -> None:
+    """Check a message, and read its content, which is without the checksum."""
+    what = f"a message of {len(data)} bytes"
     if len(data) > most_bytes + CHECKSUM_BYTES:
-        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=f"{most_bytes} bytes are the most")
-    return bytes(checked(data))
+        raise UndecodableDataError(what=what, reason=f"{most_bytes} bytes are the most")
+    try:
+        into.ParseFromString(bytes(checked(data)))
+    except DecodeError as error:
+        raise UndecodableDataError(what=what, reason=str(error)) from error
 
 
 def read_answer(data: Received, kind: type[R], channels: Sequence[str] | None) -> R:
