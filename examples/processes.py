@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TypeVar
 
-from permitflow.errors import DemoError, InvalidOptionError
+from permitflow.errors import DemoError, InvalidOptionError, PermitflowError
 
 T = TypeVar("T")
 Event = dict[str, object]
@@ -246,6 +246,28 @@ def run_interruptible(main: Coroutine[object, object, T], ask_to_end: Callable[[
             signal.signal(number, handler)
 
 
+@contextmanager
+def first_error(kind: type[PermitflowError]) -> Iterator[None]:
+    """Of the errors of several tasks in the block, raise the first of this kind alone."""
+    try:
+        yield
+    except BaseExceptionGroup as failures:
+        found: BaseException | None = failures.split(kind)[0]
+        if found is None:
+            raise
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from None
+
+
+async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Let so much time pass; at once, if the event is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
 class Part:
     """A process that is started again whenever it ends before its work is done, as by systemd or Kubernetes."""
 
@@ -377,15 +399,10 @@ async def run_beside(server: Part, *work: Callable[[], Coroutine[object, object,
             for each in work:
                 group.create_task(each())
 
-    try:
+    with first_error(DemoError):
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.run())
             await server.begun()
             await together()
             await server.stop()
             await serving
-    except* DemoError as failures:
-        found: BaseException = failures
-        while isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        raise found from None

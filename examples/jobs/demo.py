@@ -7,7 +7,6 @@ All are processes of their own, and none outlives the demo.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from sys import executable
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 from permitflow.errors import DemoError, PermitflowError
 
-from ..processes import Event, Part
+from ..processes import Event, Part, first_error, is_set_within
 from .client import ClientState
 from .collecting import MonitorState
 from .master import MasterState
@@ -165,45 +164,31 @@ class JobsRun:
 
     async def run(self) -> tuple[JobsReport, str]:
         """See ``run_jobs``."""
-        try:
+        with first_error(PermitflowError):
             async with asyncio.TaskGroup() as group:
                 await self._start_all(group)
                 was_ended_early = await self._press() or await self._spark_has_worked()
                 if was_ended_early:
                     self._say("asked to end: the clients submit no more, and what they have submitted is finished")
                 await self._end_all()
-        except BaseExceptionGroup as failures:
-            found: BaseException | None = failures.split(PermitflowError)[0]
-            if found is None:
-                raise
-            while isinstance(found, BaseExceptionGroup):
-                found = found.exceptions[0]
-            raise found from None
         ended = self._ended(was_ended_early=was_ended_early)
         return report_of(ended), page_of(cast("MonitorState", ended.monitor))
-
-    async def _is_ended_within(self, seconds: float) -> bool:
-        """Let so much time pass; at once, if the run is asked to end."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._ending.wait()
-        return self._ending.is_set()
 
     async def _press(self) -> bool:
         """Let the clients submit, and kill workers meanwhile; returns whether the run was asked to end."""
         settings = self._settings
         quiet, overload, _ = (settings.clients * rate for rate, _ in settings.phases)
         self._say(f"{settings.clients} clients submit {quiet} jobs a second")
-        if await self._is_ended_within(settings.quiet_seconds):
+        if await is_set_within(self._ending, settings.quiet_seconds):
             return True
         can = settings.capacity_per_second
         self._say(f"overload: {overload} jobs a second, and {settings.workers} workers can do {can}")
         pause_seconds = settings.overload_seconds / (settings.kills + 1)
         for number in range(settings.kills):
-            if await self._is_ended_within(pause_seconds):
+            if await is_set_within(self._ending, pause_seconds):
                 return True
             self._kill(settings.workers_names[number % settings.workers])
-        if await self._is_ended_within(pause_seconds):
+        if await is_set_within(self._ending, pause_seconds):
             return True
         self._say("the overload is over")
         return False
@@ -218,7 +203,7 @@ class JobsRun:
         """Wait until the streaming query, if there is one, has finished a job; was the run asked to end?"""
         give_up_at = monotonic() + SPARK_SECONDS
         while self._settings.spark and not self._results_of_spark():
-            if await self._is_ended_within(LOOK_SECONDS):
+            if await is_set_within(self._ending, LOOK_SECONDS):
                 return True
             if monotonic() > give_up_at:
                 self._problems.append(f"the streaming query finished no job within {SPARK_SECONDS:.0f} s")

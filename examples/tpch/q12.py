@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from permitflow.errors import DemoError
 from permitflow.exchange import Exchange, ExchangeServer
 
-from ..processes import child_output, run_interruptible
+from ..processes import child_output, first_error, run_interruptible
 from .q12_plan import COLUMNS, LINE_ITEM, ORDERS, PROCESSES, WARM_UP_SHARE, Bounds, PlanSettings, late_items, priorities
 from .tables import ShippingMode, cached_tables, default_cache_dir
 
@@ -205,11 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache-dir", type=Path, default=default_cache_dir(), help="where generated tables are kept")
     options = parser.parse_args(arguments)
     try:
-        return run_interruptible(_answer(options) if options.what == "answer" else _imbalance(options))
-    except* DemoError as errors:
-        failure = errors.exceptions[0]
-    print(failure, file=sys.stderr)
-    return 1
+        with first_error(DemoError):
+            return run_interruptible(_answer(options) if options.what == "answer" else _imbalance(options))
+    except DemoError as failure:
+        print(failure, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

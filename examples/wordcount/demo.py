@@ -8,7 +8,7 @@ sender -> front ---^                    the second front comes while the reader 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
 from math import inf
@@ -20,6 +20,7 @@ from permitflow.mute.pipeline import Event, pipeline_bound
 from permitflow.mute.sockets import Buffers
 
 from ..child_process import address_of, text_of
+from ..processes import first_error, is_set_within
 from .log import LogServer
 from .outside import CountReader, WordSender
 from .timeline import Curve, Lane, MuteTimeline, Span
@@ -173,10 +174,7 @@ class _Run:
         return monotonic() - self.began
 
     async def is_ended_within(self, seconds: float) -> bool:
-        """Let so much time pass; at once, if the run is asked to end."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.ending.wait(), seconds)
-        return self.ending.is_set()
+        return await is_set_within(self.ending, seconds)
 
     def say(self, text: str) -> None:
         self.note(f"{self.now:6.2f} s  {text}")
@@ -295,18 +293,13 @@ async def run_wordcount(
         DemoError: a worker fails again and again, or the counts do not come.
     """
     run = _Run(settings, folder, note, ending)
-    try:
-        async with AsyncExitStack() as outside:
-            outside.callback(run.reader.close)
-            async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+    with first_error(DemoError), closing(run.reader):
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            try:
                 await _play(run, stack, group)
-    except TimeoutError as error:
-        raise DemoError("a worker does not start, or the counts do not come: see the logs, --keep DIR") from error
-    except BaseExceptionGroup as failures:
-        found = failures.split(DemoError)[0]
-        if found is None:
-            raise
-        raise found.exceptions[0] from None
+            except TimeoutError as error:
+                reason = "a worker does not start, or the counts do not come: see the logs, --keep DIR"
+                raise DemoError(reason) from error
     return _report(run), _timeline(run)
 
 
