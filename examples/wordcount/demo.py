@@ -104,6 +104,7 @@ class WordCountReport:
     """Before the trouble."""
     trouble: TroubleReport | None
 
+    @property
     def problems(self) -> list[str]:
         """The failed checks."""
         found = []
@@ -118,11 +119,11 @@ class WordCountReport:
     @property
     def holds(self) -> bool:
         """Did all checks pass?"""
-        return not self.problems()
+        return not self.problems
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
-        return {**asdict(self), "problems": self.problems(), "holds": self.holds}
+        return {**asdict(self), "problems": self.problems, "holds": self.holds}
 
 
 @dataclass
@@ -280,8 +281,8 @@ def _listed(value: object) -> list[object]:
 
 async def run_wordcount(
     settings: WordCountSettings, folder: Path, note: Callable[[str], None], ending: asyncio.Event
-) -> tuple[WordCountReport, MuteTimeline]:
-    """Run the demo to its end; cancellation ends all processes.
+) -> tuple[WordCountReport, str]:
+    """Run the demo to its end, and return its report and its page; cancellation ends all processes.
 
     Args:
         settings: how long everything takes.
@@ -300,7 +301,7 @@ async def run_wordcount(
             except TimeoutError as error:
                 reason = "a worker does not start, or the counts do not come: see the logs, --keep DIR"
                 raise DemoError(reason) from error
-    return _report(run), _timeline(run)
+    return _report(run), _timeline(run).page()
 
 
 async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> None:

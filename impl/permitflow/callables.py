@@ -25,7 +25,7 @@ class NoStream:
 _NO_HINT = "call what must be awaited in a task of its own"
 
 
-def require_plain(function: object, *, place: str, hint: str) -> None:
+def require_plain(function: object, *, place: str, hint: str = _NO_HINT) -> None:
     """Require a function that is called and not awaited, where it is given.
 
     Args:

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,9 +17,6 @@ from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.options import given_options, number, option, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.output import require_folder, write_files
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -157,36 +155,48 @@ def wordcount(
     bound held, each whole stall muted a source, and in trouble the memory of the workers stayed flat and no traceback
     came. 1: not so, or a process failed. 2: unusable input.
     """
-    from rich.text import Text
-
-    processes, words = example("processes"), example("wordcount.demo")
-    require_folder("--output", output)
-    console = open_console()
+    words = example("wordcount.demo")
     settings = words.WordCountSettings(
         stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill, trouble_seconds=trouble
     )
+    _run(partial(words.run_wordcount, settings), words.figures, output, keep, as_json=as_json)
+
+
+def _run(
+    play: Callable[..., Any], figures: Callable[[Any], Any], output: Path | None, keep: Path | None, *, as_json: bool
+) -> NoReturn:
+    """Run a demo that can be asked to end, write its page, print its report, and end the command.
+
+    Args:
+        play: takes a folder, what is told each event, and an event that ends it early; returns the report and the page.
+        figures: the report as names and values.
+        output: where the page goes.
+        keep: the folder; None: a temporary one.
+        as_json: print for programs.
+    """
+    from rich.text import Text
+
+    processes, console = example("processes"), open_console()
+    require_folder("--output", output)
     with processes.work_folder(keep) as folder:
         note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
         ending = asyncio.Event()
-        report, timeline = processes.run_interruptible(words.run_wordcount(settings, folder, note, ending), ending.set)
+        report, page = processes.run_interruptible(play(folder, note, ending), ending.set)
     if output is not None:
-        write_files({output: timeline.page()})
+        write_files({output: page})
     if as_json:
         print_json(report.as_json())
-    else:
-        _print_report(console, words.figures(report), report.problems())
-    stop(holds=report.holds)
-
-
-def _print_report(console: "Console", figures: Sequence[tuple[str, str]], problems: Sequence[str]) -> None:
-    from rich.text import Text
-
+        stop(holds=report.holds)
     console.print()
-    width = max(len(name) for name, _ in figures)
-    for name, value in figures:
+    rows = figures(report)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
         console.print(Text(f"{name:{width}}  {value}"))
-    for problem in problems:
+    for problem in report.problems:
         console.print(Text(f"Failed check: {problem}", style="bold red"))
+    if report.holds:
+        console.print(Text("All checks passed"))
+    stop(holds=report.holds)
 
 
 @demo.command()
@@ -229,14 +239,10 @@ def jobs(
     Ctrl-C ends it early: the clients submit no more, what they have submitted is finished, and the report comes; a
     second Ctrl-C ends it at once. Exit code 0: all checks passed. 1: a check or a process failed. 2: unusable input.
     """
-    from rich.text import Text
-
     _require_packages("spark" if spark else "grpc", *(("pyspark",) if spark else ()), "grpc", "pyarrow")
     if spark:
         _require_java()
-    require_folder("--output", output)
-    processes, example_jobs = example("processes"), example("jobs.demo")
-    console = open_console()
+    example_jobs = example("jobs.demo")
     settings = example_jobs.JobsSettings(
         overload_seconds=overload,
         overload_factor=factor,
@@ -248,16 +254,4 @@ def jobs(
         page=page,
         seed=seed,
     )
-    with processes.work_folder(keep) as folder:
-        note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
-        ending = asyncio.Event()
-        report, page = processes.run_interruptible(example_jobs.run_jobs(settings, folder, note, ending), ending.set)
-    if output is not None:
-        write_files({output: page})
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print_report(console, example_jobs.figures(report), report.problems)
-        if report.holds:
-            console.print(Text("All checks passed"))
-    stop(holds=report.holds)
+    _run(partial(example_jobs.run_jobs, settings), example_jobs.figures, output, keep, as_json=as_json)

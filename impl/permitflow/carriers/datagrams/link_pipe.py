@@ -87,11 +87,6 @@ class LinkPipe(Pipe):
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def retransmitted(self) -> int:
-        """The datagrams that were sent again."""
-        return self._sender.retransmitted
-
-    @property
     def is_settled(self) -> bool:
         """Has the peer everything that was sent?"""
         return self._sender.is_settled and not self._owes_end

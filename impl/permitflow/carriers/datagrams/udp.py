@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from typing import NamedTuple, TypeAlias, Unpack
 
 from permitflow.carriers import dialling
-from permitflow.carriers.addresses import Address, Scheme, parsed, written
+from permitflow.carriers.addresses import Address, parsed
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamOptions
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
@@ -478,8 +478,3 @@ def _ask_for_errors(made: socket.socket) -> None:
             made.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
         else:
             made.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
-
-
-def address_of(scheme: Scheme, name: SocketName) -> str:
-    """A socket's name as an address."""
-    return written(Address(scheme, str(name[0]), int(str(name[1]))))
