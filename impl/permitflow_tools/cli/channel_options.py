@@ -110,10 +110,10 @@ _FlowParameter: TypeAlias = Annotated[
 
 _RetentionRule: TypeAlias = Annotated[
     Retention,
-    typer.Option(
-        metavar="RULE",
-        parser=one_of(Retention),
-        help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them (replay).",
+    option(
+        one_of(Retention),
+        "RULE",
+        "Rows are gone once they were read (once), or kept until all consumers have acknowledged them (replay).",
     ),
 ]
 

@@ -95,17 +95,15 @@ def explain(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            writable,
+            "FILE",
+            f"The page to write; - is standard output. Default: {_DEFAULT_PAGE}, unless --svg is given.",
             "--output",
             "-o",
-            metavar="FILE",
-            parser=writable,
-            help=f"The page to write; - is standard output. Default: {_DEFAULT_PAGE}, unless --svg is given.",
         ),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", parser=writable, help="A drawing to write: one line for each step.")
-    ] = None,
+    svg: Annotated[Path | None, option(writable, "FILE", "A drawing to write: one line for each step.")] = None,
     opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: Json = False,
 ) -> None:

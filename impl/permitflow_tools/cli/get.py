@@ -36,11 +36,11 @@ def get(
     ] = STANDARD_OUTPUT,
     row_format: Annotated[
         RowFormat | None,
-        typer.Option(
+        option(
+            one_of(RowFormat),
+            "FORMAT",
+            "arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl on standard output.",
             "--format",
-            metavar="FORMAT",
-            parser=one_of(RowFormat),
-            help="arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl on standard output.",
         ),
     ] = None,
     rows: Annotated[
@@ -68,10 +68,10 @@ def get(
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            parser=above_zero(duration),
-            metavar="DURATION",
-            help="The longest wait for rows, as in 30s. Default: as long as the exchange lives.",
+        option(
+            above_zero(duration),
+            "DURATION",
+            "The longest wait for rows, as in 30s. Default: as long as the exchange lives.",
         ),
     ] = None,
     target_latency: Annotated[

@@ -6,7 +6,7 @@ import typer
 
 from permitflow.errors import InvalidParametersError, PermitflowError
 from permitflow_tools.cli.dialling import Place, dials_named
-from permitflow_tools.cli.options import above_zero, duration
+from permitflow_tools.cli.options import above_zero, duration, option
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop
 
 
@@ -15,12 +15,7 @@ def health(
     exchange: Place,
     timeout: Annotated[
         float,
-        typer.Option(
-            parser=above_zero(duration),
-            metavar="DURATION",
-            show_default=False,
-            help="The longest wait for an answer, as in 500ms. Default: 5s.",
-        ),
+        option(above_zero(duration), "DURATION", "The longest wait for an answer, as in 500ms. Default: 5s."),
     ] = 5.0,
     live: Annotated[
         bool, typer.Option("--live", help="Ask only whether it answers at all, not whether it takes streams.")

@@ -38,9 +38,12 @@ class StreamName:
     channels: int
 
 
-def option(parser: Callable[[str], object], metavar: str, text: str) -> Any:
-    """An option whose value a function parses; ``text`` is its help, which may tell the default."""
-    return typer.Option(parser=parser, metavar=metavar, help=text, show_default="efault" not in text)
+def option(parser: Callable[[str], object], metavar: str, text: str, *names: str) -> Any:
+    """An option whose value a function parses; ``text`` is its help, which may tell the default.
+
+    ``names``: as it is written; by default that of the parameter.
+    """
+    return typer.Option(*names, parser=parser, metavar=metavar, help=text, show_default="efault" not in text)
 
 
 def whole_number(*, least: int, most: int = MOST) -> Callable[[str], int]:

@@ -31,10 +31,10 @@ def prove(
     ] = None,
     solver: Annotated[
         Solver | None,
-        typer.Option(
-            metavar="NAME",
-            parser=one_of(Solver),
-            help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
+        option(
+            one_of(Solver),
+            "NAME",
+            "Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
         ),
     ] = None,
     jobs: Annotated[
@@ -48,10 +48,10 @@ def prove(
     code: Annotated[bool, typer.Option("--code", help="Prove only the theorems about the running code.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=writable,
-            help="Draw the first claim that is refuted, as SVG: the state, the call, what the code did, what the model "
+        option(
+            writable,
+            "FILE",
+            "Draw the first claim that is refuted, as SVG: the state, the call, what the code did, what the model "
             "does. Nothing is written if none is.",
         ),
     ] = None,

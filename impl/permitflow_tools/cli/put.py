@@ -38,11 +38,11 @@ def put(
     ] = STANDARD_INPUT,
     row_format: Annotated[
         RowFormat | None,
-        typer.Option(
+        option(
+            one_of(RowFormat),
+            "FORMAT",
+            "arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl from standard input.",
             "--format",
-            metavar="FORMAT",
-            parser=one_of(RowFormat),
-            help="arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl from standard input.",
         ),
     ] = None,
     schema: Annotated[
@@ -80,10 +80,10 @@ def put(
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            parser=above_zero(duration),
-            metavar="DURATION",
-            help="The longest wait without progress, as in 30s. Default: as long as the exchange lives.",
+        option(
+            above_zero(duration),
+            "DURATION",
+            "The longest wait without progress, as in 30s. Default: as long as the exchange lives.",
         ),
     ] = None,
     as_json: Json = False,

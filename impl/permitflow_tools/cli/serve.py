@@ -164,18 +164,18 @@ def serve(
     limits: Limits,
     same_host: Annotated[
         SameHost,
-        typer.Option(
-            metavar="RULE",
-            parser=one_of(SameHost),
-            help="Share memory with processes on this host if they can (auto), never, or require it.",
+        option(
+            one_of(SameHost),
+            "RULE",
+            "Share memory with processes on this host if they can (auto), never, or require it.",
         ),
     ] = SameHost.AUTO,
     compression: Annotated[
         Compression,
-        typer.Option(
-            metavar="CODEC",
-            parser=one_of(Compression),
-            help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
+        option(
+            one_of(Compression),
+            "CODEC",
+            "Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
         ),
     ] = Compression.AUTO,
     checksums: Annotated[

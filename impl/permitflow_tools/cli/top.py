@@ -16,7 +16,7 @@ from rich.live import Live
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.dialling import Place, dials_named
-from permitflow_tools.cli.options import above_zero, duration
+from permitflow_tools.cli.options import above_zero, duration, option
 from permitflow_tools.cli.outcomes import ExitCode, Json, failed, requires_extra
 from permitflow_tools.cli.traffic_table import traffic_table
 
@@ -32,12 +32,7 @@ def top(
     ] = None,
     interval: Annotated[
         float,
-        typer.Option(
-            parser=above_zero(duration),
-            metavar="DURATION",
-            show_default=False,
-            help="Time between two looks. Default: 1s.",
-        ),
+        option(above_zero(duration), "DURATION", "Time between two looks. Default: 1s."),
     ] = 1.0,
     gauges: Annotated[
         bool,
