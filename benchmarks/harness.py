@@ -85,17 +85,10 @@ class Partner:
         """For an event loop that waits for its messages."""
         return self._pipe.fileno()
 
-    def has_told(self) -> bool:
-        """Is there a message, or its end?"""
-        return self._pipe.poll()
-
     @property
     def pid(self) -> int:
         assert self._process.pid is not None, "it was started"
         return self._process.pid
-
-    def has_ended(self) -> bool:
-        return not self._process.is_alive()
 
     def kill(self) -> None:
         self._process.kill()

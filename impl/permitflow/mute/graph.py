@@ -38,11 +38,6 @@ class Signal(NamedTuple):
     epoch: int
     """How often the muter has muted or unmuted: an odd epoch mutes, an even one unmutes."""
 
-    @property
-    def mutes(self) -> bool:
-        """Does it say that the muter mutes?"""
-        return self.epoch > 0 and self.epoch % 2 == 1
-
 
 class Edge(NamedTuple):
     """Data go from ``upstream`` to ``downstream``; signals go back."""

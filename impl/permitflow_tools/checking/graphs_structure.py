@@ -133,21 +133,6 @@ class Block:
         """Has it one run, but for what the data choose?"""
         return not any(sees_order(node) for node in self.nodes)
 
-    @cached_property
-    def arcs(self) -> tuple[Arc, ...]:
-        """The arcs between its own stages."""
-        inner = {*self.inner}
-        return tuple(arc for arc in self.blueprint.arcs if arc.producer in inner and arc.consumer in inner)
-
-    @cached_property
-    def graph(self) -> "DiGraph[Any]":
-        """Its own stages and arcs; between two stages, one arc stands for all."""
-        from networkx import DiGraph
-
-        graph: DiGraph[Any] = DiGraph()
-        graph.add_edges_from((arc.producer, arc.consumer) for arc in self.arcs)
-        return graph
-
 
 def graph_of(blueprint: Blueprint) -> "DiGraph[Any]":
     """All stages and arcs; between two stages, one arc stands for all."""
