@@ -1,5 +1,6 @@
 """``permitflow demo wordcount``: it holds what it shows, and ends when it is told to."""
 
+import asyncio
 import json
 import re
 import signal
@@ -10,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from examples.wordcount import demo as wordcount
+from permitflow.errors import DemoError
 from tests.permitflow_tools.cli.conftest import Command, Report
 
 
@@ -65,3 +68,11 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, 
     _, alive = psutil.wait_procs(family, timeout=50)
     assert alive == []
     assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("*.log"))
+
+
+def test_that_a_worker_does_not_start_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordcount, "START_SECONDS", 0)
+    with pytest.raises(DemoError, match="a worker does not start"):
+        asyncio.run(
+            wordcount.run_wordcount(wordcount.WordCountSettings(), tmp_path, lambda line: None, asyncio.Event())
+        )
