@@ -1,1 +1,1 @@
-"""Ways to move chunks from one process to another: one file each; ``registry`` finds them."""
+"""Ways to move chunks from one process to another: one file each; ``way`` finds them."""
