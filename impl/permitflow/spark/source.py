@@ -31,7 +31,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PermitflowError
-from permitflow.flows.seam import Parameters
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
@@ -331,13 +330,9 @@ class ExchangeReader(DataSourceReader):
         ):
             streams.add(source)
             row = source.first_row or 0
-            for chunks in source.joined(self._rows_together(source.parameters)):
+            for chunks in source.joined(rows_together(source.parameters)):
                 yield form.conform(chunks.batch, channel=channel, first_row=row, log_id=log_id)
                 row += chunks.num_rows
-
-    def _rows_together(self, parameters: Parameters) -> int:
-        """The most rows of a batch of several chunks; tests override it."""
-        return rows_together(parameters)
 
 
 class FilteringReader(ExchangeReader):

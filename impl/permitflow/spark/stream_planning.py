@@ -211,7 +211,6 @@ class StreamPlanner:
         self._channels = tuple(channels)
         self._consumer = consumer
         self._limits = limits
-        self._max_rows = limits.max_rows
         self._starting = starting or Places()
         self._fails_on_loss = fails_on_loss
         self._clock = clock
@@ -235,11 +234,11 @@ class StreamPlanner:
 
     def cap(self, position: Position) -> int:
         """The most rows of one channel in a batch, unless the trigger sets a limit."""
-        return self._max_rows or _half_window(position)
+        return self._limits.max_rows or _half_window(position)
 
     def default_limit(self, positions: Positions) -> int:
         """The most rows of a batch, unless the trigger sets a limit."""
-        return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
+        return self._limits.max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
 
     def end_at(self, positions: Positions) -> None:
         """Plan no rows beyond these positions: ``Trigger.AvailableNow`` has begun."""
@@ -385,7 +384,7 @@ class StreamPlanner:
         there = position.next_row - row
         if self._targets is not None:
             there = min(there, max(0, self._targets[position.channel] - row))
-        is_capped = limit_rows is not None and self._max_rows is None
+        is_capped = limit_rows is not None and self._limits.max_rows is None
         return min(there, _half_window(position)) if is_capped else there
 
 

@@ -25,7 +25,6 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
-    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -227,7 +226,8 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = StreamOffset.of_json(start)
         try:
             positions = self._acknowledge(offset)
-            limit_rows, min_rows = self._limit_rows(limit, offset, positions), self._min_rows(limit)
+            limit_rows = self._limit_rows(limit, offset, positions)
+            min_rows = 1 if isinstance(limit, ReadAllAvailable) else self._limits.min_rows
             end = self._planner.plan(offset, positions, limit_rows=limit_rows, min_rows=min_rows)
         except RowsLostError as error:
             self._recorder.lost(error, self._positions or {})
@@ -242,20 +242,13 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return None
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._planner.default_limit(positions)
-        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._limits.max_bytes
-        if max_bytes is None:
+        if (max_bytes := self._limits.max_bytes) is None:
             return rows
         new = {channel: positions[channel].next_row - row for channel, row in start.rows.items()}
         there = [channel for channel, waiting in new.items() if waiting]
         averages = self._line.row_bytes(there[:: ceil(len(there) / _SAMPLED_CHANNELS) or 1])
         usual = sum(averages.values()) / max(1, len(averages))
         return min(rows, rows_within(max_bytes, [(new[channel], averages.get(channel, usual)) for channel in there]))
-
-    def _min_rows(self, limit: ReadLimit) -> int:
-        """The rows for which a batch waits."""
-        if isinstance(limit, ReadAllAvailable):
-            return 1
-        return limit.min_rows if isinstance(limit, ReadMinRows) else self._limits.min_rows
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """The channels' latest known positions, for the query's progress; does not ask the exchange.
