@@ -90,18 +90,18 @@ def _is_accepted_in(folder: str, candidate: socket.socket) -> bool:
 
 
 @contextmanager
-def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | None]:
+def narrow_socket() -> Iterator[None]:
     """Make the buffer of Spark's socket small during the block, and restore it for the worker's later tasks."""
     found = spark_socket()
     if found is None:
-        yield None
+        yield
         return
     with found:
         # The kernel reports twice the value that was set.
         before = found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(size_bytes, before))
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(SOCKET_BYTES, before))
         try:
-            yield found
+            yield
         finally:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before)
 
