@@ -450,13 +450,13 @@ class ReadOptions:
     """The most tasks; None: as many as there are channels, or ``min_partitions``."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], use: Use = Use.READ) -> "ReadOptions":
+    def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of ``spark.read``.
 
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        return cls.of(_checked(options, use))
+        return cls.of(_checked(options, Use.READ))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ReadOptions":

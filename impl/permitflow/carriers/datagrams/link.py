@@ -74,22 +74,18 @@ class LinkSender(Generic[P]):
     Spec: the variables sent, acked and limit of LossyChannel.
     """
 
-    def __init__(
-        self, *, epoch: int, window: int, limit: int | None = None, round_trip: RoundTrip | None = None
-    ) -> None:
+    def __init__(self, *, epoch: int, window: int) -> None:
         """Nothing was sent yet.
 
         Args:
             epoch: of the connection.
             window: data that the receiver has places for, as the two ends have agreed.
-            limit: data below this number may be sent at once; None: a window.
-            round_trip: what is known of it.
         """
         self._epoch = epoch
         self._window = window
-        self._limit = window if limit is None else limit
+        self._limit = window
         self._kept: Kept[P] = Kept()
-        self.round_trip = round_trip or RoundTrip()
+        self.round_trip = RoundTrip()
         self._transmissions = 0
         # All that is kept, but for what has arrived behind a gap: the last transmission of each, in their order, or
         # that it is lost.
