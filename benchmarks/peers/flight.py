@@ -159,11 +159,5 @@ TRAINS = "the same with small chunks concatenated, and read joined by the consum
 WAYS = (
     Way("Flight DoGet", Group.PLAIN, "one message for each chunk; only HTTP/2's windows", FlightProducer, GetConsumer),
     Way("Flight DoExchange, permits by hand", Group.PEER, PERMITS, FlightProducer, ExchangeConsumer, target="peer"),
-    Way(
-        "Flight DoExchange, our trains by hand",
-        Group.PEER,
-        TRAINS,
-        partial(FlightProducer, exchange_trains),
-        TrainConsumer,
-    ),
+    Way("Flight DoExchange, our trains by hand", Group.PEER, TRAINS, TrainProducer, TrainConsumer),
 )

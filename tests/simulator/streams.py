@@ -70,7 +70,6 @@ class StreamsRun:
         self._is_stopping = False
         self._stopping = asyncio.Event()
         self._exchange_is_over = False
-        self._last_trouble_at = 0.0
         self._open_producers = len(schedule.chunks)
 
     def run(self) -> Outcome:
