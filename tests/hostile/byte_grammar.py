@@ -45,6 +45,7 @@ class Hears:
     """The peer writes no more before this stream of its connection is answered: who goes on before that is refused."""
 
     stream: int
+    """Below 0: before it has ended."""
 
 
 @dataclass(frozen=True)
@@ -209,13 +210,28 @@ def _frames(draw: st.DrawFn) -> list[bytes | Hears]:
     return parts
 
 
+def said_over_http2(session: Session) -> Bytes:
+    """Likewise, over one stream; it hears the stream's end."""
+    checked, writes = Checked(session.method), list[bytes | Hears]([PREFACE + frame(SETTINGS, b"")])
+    writes.append(frame(HEADERS, call_of(session.method), _END_HEADERS, 1))
+    for step in session.steps:
+        if isinstance(step, Says):
+            writes.append(frame(DATA, message(checked.message(step)), 0, 1))
+        elif isinstance(step, Waits):
+            writes.append(Hears(1))
+    writes += [frame(DATA, b"", _END_STREAM, 1), Hears(-1)]
+    return Bytes(tuple(writes), End.CLOSES)
+
+
 def answered_over_http2(heard: bytes | bytearray) -> set[int]:
-    """Likewise: by a message, or by an end."""
+    """Likewise: by a message, or by an end; those that have ended, below 0 as well."""
     found = set[int]()
     while len(heard) >= _FRAME_BYTES:
         size_bytes, (kind, flags, stream) = int.from_bytes(heard[:3]), struct.unpack(">BBI", heard[3:_FRAME_BYTES])
         if kind in (DATA, RESET) or (kind == HEADERS and flags & _END_STREAM):
             found.add(stream)
+        if kind == RESET or (kind == HEADERS and flags & _END_STREAM):
+            found.add(-stream)
         heard = heard[_FRAME_BYTES + size_bytes :]
     return found
 
@@ -236,17 +252,20 @@ class Packets:
     """What a peer sends over UDP, in a connection that it has made, with its true number or another one."""
 
     is_connected: bool
-    packets: Sequence[Packet | bytes]
+    packets: Sequence[Packet | bytes | Hears]
     """Those of its connection have ``CONNECTION`` for its number."""
 
-    def datagrams(self, connection: int) -> list[bytes]:
+    def datagrams(self, connection: int) -> list[bytes | Hears]:
         """The packets as bytes, with this number for the connection."""
         return [
-            packet if isinstance(packet, bytes) else whole(_with_number(packet, connection)) for packet in self.packets
+            packet if isinstance(packet, bytes | Hears) else whole(_with_number(packet, connection))
+            for packet in self.packets
         ]
 
 
 CONNECTION: Final = 0x5A5A5A5A5A5A5A5A
+PLACES: Final = 16
+"""For data that comes: of a peer that has made a connection."""
 _numbers = st.sampled_from([0, 1, 2, 3, 511, 512, 4_096, 2**32, 2**63, 2**64 - 1])
 _windows = st.sampled_from([0, 1, MOST_WINDOW, MOST_WINDOW + 1, 2**32 - 1])
 _tokens = _numbers | st.just(CONNECTION)
@@ -254,6 +273,8 @@ _tokens = _numbers | st.just(CONNECTION)
 
 @st.composite
 def _feedbacks(draw: st.DrawFn) -> Feedback:
+    if draw(st.booleans()):
+        return Feedback(CONNECTION, 0, PLACES)
     first = draw(_numbers)
     edges = draw(st.lists(st.integers(0, 10_000), max_size=8).map(sorted))
     ranges = tuple((first + one, first + other) for one, other in zip(edges[::2], edges[1::2], strict=False))
@@ -284,6 +305,19 @@ def _with_number(packet: Packet, connection: int) -> Packet:
     return packet
 
 
+def said_over_udp(session: Session) -> Packets:
+    """What a peer says over TCP, each write in a packet of its own."""
+    packets, number = list[Packet | bytes | Hears](), 0
+    for write in said_over_tcp(session).writes:
+        if isinstance(write, Hears):
+            packets.append(write)
+        else:
+            packets.append(Data(number, Feedback(CONNECTION, 0, PLACES), write))
+            number += 1
+    packets.append(Hears(0))  # a peer that is gone has said nothing
+    return Packets(is_connected=True, packets=tuple(packets))
+
+
 _cookies = st.just(bytes(COOKIE_BYTES)) | st.binary(min_size=COOKIE_BYTES, max_size=COOKIE_BYTES)
 _packets = st.one_of(
     _data(),
@@ -297,5 +331,5 @@ _packets = st.one_of(
 )
 over_udp = st.builds(
     Packets, st.booleans(), st.lists(_packets | mutated(_packets.map(whole)) | st.binary(max_size=60), max_size=8)
-)
+) | sessions().map(said_over_udp)
 """What comes over UDP."""

@@ -152,10 +152,13 @@ FIRST: Final = {
     CONTROL: (),
 }
 """By method: the messages by which a stream may begin."""
+OVERSPENT: Final = upstream(*[_CHUNK] * 4, body=4 * ENCODED)
+"""More rows than a producer has permits."""
 LATER: Final = {
     PUT_STREAM: (
         upstream(_CHUNK, body=ENCODED),
         upstream(_CHUNK, _CHUNK, body=2 * ENCODED),
+        OVERSPENT,
         upstream(_PRESSED, body=COMPRESSED),
         upstream(pb.UpstreamFrame(barrier=pb.Marker(integer=1))),
         upstream(pb.UpstreamFrame(watermark=pb.Marker(text="w"))),

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
 from permitflow.carriers.addresses import Scheme, parsed
-from permitflow.carriers.datagrams.packets import Accept, Challenge, Gone, Hello, Open, decode, encode
+from permitflow.carriers.datagrams.packets import Accept, Challenge, Data, Gone, Hello, Open, decode, encode
 from permitflow.client import SameHost, get, put
 from permitflow.exchange import Exchange, ExchangeServer, Retention
 from tests.hostile.byte_grammar import (
     CONNECTION,
+    PLACES,
     Bytes,
     End,
     Hears,
@@ -112,9 +113,23 @@ class Attacked:
             made.setblocking(False)
             made.connect((host, port))
             connection = await _met(made) if peer.is_connected else CONNECTION
+            heard = -1
             for datagram in (*peer.datagrams(connection), encode(Gone(connection))):
-                await loop.sock_sendall(made, datagram)
+                if isinstance(datagram, Hears):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_ANSWER_SECONDS):
+                            heard = await _answered(made, heard)
+                else:
+                    await loop.sock_sendall(made, datagram)
                 await asyncio.sleep(0)
+
+
+async def _answered(made: socket.socket, heard: int) -> int:
+    """Wait until the exchange says more than this number; the number of what it says."""
+    while True:
+        match decode(await asyncio.get_running_loop().sock_recv(made, _MOST_BYTES)):
+            case Data(number) if number > heard:
+                return number
 
 
 async def _met(made: socket.socket) -> int:
@@ -134,7 +149,7 @@ async def _met(made: socket.socket) -> int:
                 while True:
                     match decode(await loop.sock_recv(made, _MOST_BYTES)):
                         case Challenge(_, cookie):
-                            await loop.sock_sendall(made, encode(Open(token, cookie, 16)))
+                            await loop.sock_sendall(made, encode(Open(token, cookie, PLACES)))
                         case Accept(_, connection):
                             return connection
     raise Broken(f"a peer over UDP got no connection within {_PATIENCE_SECONDS:g} s")

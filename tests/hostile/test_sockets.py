@@ -1,7 +1,7 @@
 """Any bytes at the sockets of an exchange: it goes on, keeps nothing of peers that are gone, and no other one waits."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.packets import Data
-from tests.hostile.byte_grammar import CONNECTION, Bytes, Packets, over_http2, over_tcp, over_udp, said_over_tcp
+from tests.hostile.byte_grammar import (
+    CONNECTION,
+    Bytes,
+    Packets,
+    over_http2,
+    over_tcp,
+    over_udp,
+    said_over_http2,
+    said_over_tcp,
+    said_over_udp,
+)
 from tests.hostile.grammar import FIRST, LATER, Says, Session, Waits
 from tests.hostile.sockets import attack
 
@@ -23,11 +33,19 @@ def test_an_exchange_bears_any_bytes_over_tcp(run: asyncio.Runner, peers: Sequen
     run.run(attack("tcp://", peers))
 
 
+SAID: dict[str, Callable[[Session], Bytes | Packets]] = {
+    "tcp://": said_over_tcp,
+    "": said_over_http2,
+    "udp://": said_over_udp,
+}
+
+
 @pytest.mark.parametrize("method", [PUT_STREAM, GET_STREAM])
-def test_an_agreed_peer_over_tcp_may_say_anything_four_times(run: asyncio.Runner, method: str) -> None:
+@pytest.mark.parametrize("scheme", SAID)
+def test_an_agreed_peer_may_say_anything_four_times(run: asyncio.Runner, scheme: str, method: str) -> None:
     for later in LATER[method]:
         session = Session(method, (Says(FIRST[method][0]), Waits(1.0), *[Says(later)] * 4))
-        run.run(attack("tcp://", [said_over_tcp(session)]))
+        run.run(attack(scheme, [SAID[scheme](session)]))
 
 
 @FEW
