@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.errors import InvalidParametersError, RowFileError
-from permitflow_tools.row_files import RowFormat, format_of
+from permitflow_tools.row_files import RowFormat, format_of, writing
 from permitflow_tools.row_files.reading import open_rows
 from permitflow_tools.row_files.schemas import parsed_schema
 from permitflow_tools.row_files.writing import OutputFile, open_writer
@@ -97,6 +97,7 @@ def test_lines_leave_as_they_come() -> None:
         (RowFormat.CSV, b"n,s\n1,a\n2\n", "in: it is not CSV: CSV parse error: Row #3: Expected 2 columns, got 1"),
         (RowFormat.CSV, b'n,s\n1,"a\nb"\n2,"c\n3,d\n', "in, line 4: the quote that opens there is not closed"),
         (RowFormat.CSV, b'n,"s', "in, line 1: the quote that opens there is not closed"),
+        (RowFormat.CSV, b'n\r1\r\n2\n3\r"4', "in, line 5: the quote that opens there is not closed"),
         (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is not text in UTF-8"),
         (RowFormat.JSON_LINES, b"", "in: it has no lines: give the schema with --schema"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n"\n', "in, line 2: Missing a colon after a name of object member"),
@@ -131,6 +132,19 @@ def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes,
     with pytest.raises(RowFileError) as caught:
         next(found.batches)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [(b'{"n": 1}\n' * 200_000 + b"x\n", "200,001"), (b"\n \nx\n", "3")], ids=["many", "blank"]
+)
+def test_a_wrong_line_of_json_is_told_by_its_number(content: bytes, line: str) -> None:
+    with pytest.raises(RowFileError, match=f"in, line {line}: a line must be an object"):
+        read(content, RowFormat.JSON_LINES, parsed_schema("n:int64"))
+
+
+def test_rows_of_csv_may_end_with_a_return_alone() -> None:
+    content = b"s\r" + (b"x" * 999 + b"\r") * 17_000
+    assert read(content, RowFormat.CSV).num_rows == 17_000
 
 
 def test_all_rows_before_csv_is_cut_off_are_read() -> None:
@@ -244,9 +258,17 @@ def test_a_format_refuses_rows_that_it_cannot_hold() -> None:
     with pytest.raises(ValueError, match="two columns of one name"):
         open_writer(io.BytesIO(), RowFormat.JSON_LINES, pa.schema([("a", pa.int64()), ("a", pa.int64())]))
     with pytest.raises(ValueError, match="Unsupported"):
-        open_writer(io.BytesIO(), RowFormat.CSV, pa.schema([("a", pa.list_(pa.int64()))])).write(
-            pa.record_batch({"a": [[1]]})
-        )
+        open_writer(io.BytesIO(), RowFormat.CSV, pa.schema([("a", pa.list_(pa.int64()))]))
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_GROUP_ROWS", 4), ("_GROUP_BYTES", 4 * 8)])
+def test_small_batches_are_gathered_into_groups_of_parquet(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, limit, most)
+    content = encoded(pa.table({"n": pa.array([*range(10)], pa.int64())}), RowFormat.PARQUET)
+    found = pq.ParquetFile(io.BytesIO(content)).metadata
+    assert [found.row_group(number).num_rows for number in range(found.num_row_groups)] == [4, 4, 2]
 
 
 def test_schemas_are_names_and_types() -> None:
@@ -274,17 +296,27 @@ def test_a_name_tells_the_format() -> None:
         format_of(Path("orders"))
 
 
-def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
+def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, flushed = tmp_path / "out.csv", list[bytes]()
     path.write_text("older")
     part = OutputFile(path)
+    monkeypatch.setattr("os.fsync", lambda _: flushed.append(part.part.read_bytes()))
     part.file.write(b"newer")
     assert path.read_text() == "older"
     with pytest.raises(RowFileError, match="it has rows of an earlier run"):
         OutputFile(path)
     part.finish()
-    assert path.read_text() == "newer"
+    assert (path.read_text(), flushed) == ("newer", [b"newer"])
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_of_a_link_what_it_points_to_is_written(tmp_path: Path) -> None:
+    link, path = tmp_path / "link.csv", tmp_path / "elsewhere" / "out.csv"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    OutputFile(link).finish()
+    assert link.is_symlink()
+    assert path.is_file()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

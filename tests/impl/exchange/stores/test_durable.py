@@ -23,7 +23,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, ReplayChannel, Retention, Store
 from permitflow.exchange.stores.store import PublishedPart
-from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
+from tests.support.stored_rows import CONSUMERS, PARAMETERS, SCHEMA, OpenStore, channel, filled, numbers, rows
 
 
 async def test_all_that_was_written_is_there_again(open_store: OpenStore) -> None:
@@ -178,6 +178,18 @@ async def test_orders_that_come_together_share_a_flush(open_store: OpenStore) ->
         await asyncio.sleep(0)
         may_go_on.set()
     assert store.commits - before <= 2
+
+
+async def test_rows_staged_too_late_for_their_channel_leave_nothing(open_store: OpenStore) -> None:
+    store = open_store()
+    place = channel(store)
+    await place.declare(SCHEMA)
+    await store.remove(["orders/0"])
+    await place.stage(Staging("q", 0, 0, "a"), [rows(0, 10)])
+    ((batches,),) = store.database.done(
+        lambda connection: connection.execute("SELECT count(*) FROM batches").fetchall()
+    )
+    assert batches == 0
 
 
 async def test_dictionary_columns_are_kept_and_come_back_by_chunk(open_store: OpenStore) -> None:

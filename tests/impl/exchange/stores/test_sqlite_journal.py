@@ -335,27 +335,37 @@ def damage_a_name(path: Path) -> None:
     path.write_bytes(content)
 
 
-def changing(statement: str) -> Callable[[Path], None]:
+def changing(*statements: str) -> Callable[[Path], None]:
     """SQLite has no checksums of its own: it says nothing."""
 
     def change(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            assert connection.execute(statement).rowcount
+            for statement in statements:
+                assert connection.execute(statement).rowcount
 
     return change
 
 
-DAMAGES_OF_FILE: dict[str, Callable[[Path], None]] = {
-    "header": lambda path: write_at(path, 0, b"this is no database"),
-    "name of a table": damage_a_name,
-    "tables": lambda path: write_at(path, 3 * (16 << 10), b"\xff" * (64 << 10)),
-    "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "rows lost": changing("DELETE FROM kept WHERE first_row = 10"),
-    "last rows lost": changing("UPDATE channels SET next_row = 29"),
-    "batch lost": changing("DELETE FROM batches WHERE id = 3"),
-    "batch named twice": changing("UPDATE kept SET batch = 3 WHERE batch = 2"),
-    "batch cut": changing("UPDATE batches SET arrow = substr(arrow, 1, 200) WHERE id = 2"),
-    "consumer that would never get rows": changing("UPDATE consumers SET acknowledged_row = 16 WHERE name = 'audit'"),
+DAMAGES_OF_FILE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "header": (lambda path: write_at(path, 0, b"this is no database"), ""),
+    "name of a table": (damage_a_name, ""),
+    "tables": (lambda path: write_at(path, 3 * (16 << 10), b"\xff" * (64 << 10)), ""),
+    "cut off": (lambda path: os.truncate(path, path.stat().st_size // 2), ""),
+    "first rows lost": (
+        changing("DELETE FROM kept WHERE first_row = 0", "DELETE FROM batches WHERE id = 1"),
+        "10 rows are missing",
+    ),
+    "rows lost": (changing("DELETE FROM kept WHERE first_row = 10"), "rows before row 20 are missing"),
+    "last rows lost": (changing("UPDATE channels SET next_row = 29"), "its rows do not end at row 28"),
+    "batch lost": (changing("DELETE FROM batches WHERE id = 3"), "is missing"),
+    "batch named twice": (changing("UPDATE kept SET batch = 3 WHERE batch = 2"), "2 are named"),
+    "batch cut": (changing("UPDATE batches SET arrow = substr(arrow, 1, 200) WHERE id = 2"), "was altered"),
+    "schema that is none": (changing("UPDATE batches SET schema = -1 WHERE id = 3"), "has schema -1 of 1"),
+    "expired rows that never came": (changing("UPDATE channels SET expired_row = 31"), "before row 31 have expired"),
+    "consumer that would never get rows": (
+        changing("UPDATE consumers SET acknowledged_row = 16 WHERE name = 'audit'"),
+        "its tables are not what commit 5 has left",
+    ),
 }
 
 
@@ -364,9 +374,10 @@ async def test_a_damaged_store_is_refused_and_left_as_it_is(open_sqlite: OpenSql
     await filled(open_sqlite())
     open_sqlite().close()
     path = tmp_path / "store" / FILE_NAME
-    DAMAGES_OF_FILE[what](path)
+    damage, words = DAMAGES_OF_FILE[what]
+    damage(path)
     before = {path.name: path.read_bytes() for path in path.parent.iterdir()}
-    with pytest.raises(StoreUnusableError, match=r"damaged.*take another folder"):
+    with pytest.raises(StoreUnusableError, match=rf"damaged.*{words}.*take another folder"):
         open_sqlite()
     assert {path.name: path.read_bytes() for path in path.parent.iterdir()} == before
 
