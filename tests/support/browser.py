@@ -67,6 +67,7 @@ class Visit:
             java_script_enabled=scripts,
             reduced_motion="reduce",
             offline=isinstance(file, Path),
+            ignore_https_errors=True,  # a test's CA is nobody's
         )
         self.page: Page = context.new_page()
         self.complaints = []

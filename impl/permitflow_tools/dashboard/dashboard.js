@@ -252,18 +252,22 @@ async function look() {
 
 const clock = (date) => date.toLocaleTimeString("en-GB");
 
+/** Who has shown nothing hears no other reason than before: it may say why the last token was refused. */
 function askWho(reason) {
+  if (token || !byId("who-reason").textContent) say(byId("who-reason"), reason);
   token = "";
+  say(byId("news"), "");
   byId("shown").hidden = true;
   byId("who").hidden = false;
   say(byId("phase"), "locked");
-  say(byId("who-reason"), reason);
+  byId("phase").className = "badge";
 }
 
 function show(answer) {
   if (first > 0 && first >= answer.found) return turnTo(Math.max(0, first - CHANNELS_AT_ONCE));
   if (answer.sample < after) return turnTo(first); // another run of the exchange
   byId("who").hidden = true;
+  say(byId("who-reason"), "");
   byId("shown").hidden = false;
   const phase = byId("phase");
   say(phase, answer.phase === "ready" ? "running" : answer.phase);
@@ -279,7 +283,7 @@ function show(answer) {
   showEvents(answer.events);
 }
 
-function inBrief({ all, not_watched: more }) {
+function inBrief({ all, watches_all: watchesAll }) {
   const named = (wanted) => {
     const found = all.filter(wanted).map((each) => each.channel);
     return found.length > 3 ? `${found.slice(0, 3).join(", ")} and ${found.length - 3} more` : found.join(", ");
@@ -294,7 +298,7 @@ function inBrief({ all, not_watched: more }) {
   if (spent) parts.push(`spent: ${spent}`);
   if (waits) parts.push(`held up: ${waits}`);
   if (!broken && !waits) parts.push("nothing is held up");
-  if (more) parts.push(`${whole(more)} further channels are not watched here, but by permitflow top`);
+  if (!watchesAll) parts.push(`only the exchange's first ${whole(settings.watched)} channels are watched here, all by permitflow top`);
   return `${parts.join("; ")}.`;
 }
 
@@ -370,7 +374,8 @@ byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   token = byId("token").value.trim();
   byId("token").value = "";
-  look();
+  if (/^[!-~]+$/.test(token)) look();
+  else askWho("A token has printable characters of ASCII only, and no blanks."); // no header could have it
 });
 document.addEventListener("visibilitychange", look);
 

@@ -37,7 +37,7 @@ from permitflow.errors import (
 from permitflow.exchange.access import ANYBODY, Access, AccessControl
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import carry_out
-from permitflow.stream.control import Changed, ResetChannels, Right
+from permitflow.stream.control import MOST_CHANNELS, Changed, ResetChannels, Right
 from permitflow_tools.dashboard.history import (
     FIGURES_OF_A_SAMPLE,
     HISTORY_SECONDS,
@@ -111,6 +111,7 @@ class Dashboard:
             "asksForToken": self.asks_for_token,
             "sampleSeconds": SAMPLE_SECONDS,
             "historySeconds": HISTORY_SECONDS,
+            "watched": MOST_CHANNELS,
         }
         return page(
             "dashboard",
@@ -129,7 +130,11 @@ class Dashboard:
         Raises:
             UnauthenticatedError: it is unknown.
         """
-        return ANYBODY if self._control is None else self._control.admit(token, names)
+        if self._control is None:
+            return ANYBODY
+        if token is None and not names:  # a browser has none of the options that a client hears of
+            raise UnauthenticatedError(reason="it shows no token")
+        return self._control.admit(token, names)
 
     async def channels(
         self,
@@ -173,7 +178,7 @@ class Dashboard:
             "streams": memory.streams,
             "reserved_bytes": memory.memory.reserved_bytes,
             "max_memory": memory.limits.max_memory,
-            "not_watched": max(0, len(self._exchange.names) - len(history.rates)) if access.is_open else 0,
+            "watches_all": len(self._exchange.names) <= MOST_CHANNELS,
             "all": [_brief(name, rates.traffic.state, waits_of(rates).who) for name, rates in seen.items()],
             "totals": {
                 "rows_in_per_second": sum(rates.rows_in_per_second for rates in seen.values()),

@@ -214,6 +214,20 @@ async def test_a_reader_sees_the_channels_at_which_it_has_a_right(access: Access
     assert "full" not in json.dumps(told)
 
 
+async def test_every_reader_hears_that_some_channels_are_not_watched(access: AccessControl) -> None:
+    async with watched(access=access) as (exchange, reader):
+        _, all_ = await reader.channels(token=TOKENS["guest"])
+        exchange.add_channels([f"more/{number}" for number in range(1_000)])
+        _, some = await reader.channels(token=TOKENS["guest"])
+    assert (all_["watches_all"], some["watches_all"]) == (True, False)
+
+
+async def test_a_browser_that_shows_nothing_hears_of_no_options(access: AccessControl) -> None:
+    async with watched(access=access) as (_, reader):
+        _, told = await reader.channels()
+    assert told["message"] == "the exchange does not know this client: it shows no token"
+
+
 async def test_a_reset_needs_the_right_to_administer(access: AccessControl) -> None:
     async with watched(access=access) as (_, reader):
         order = {"channels": ["full"], "force": True}

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.support.axe import violations
 from tests.support.browser import Scheme, Visit
+from tests.support.certificates import LOCAL, Certificates
 from tests.support.watched_exchange import BUSY, busy, serving_page
 
 if TYPE_CHECKING:
@@ -83,6 +84,29 @@ def test_a_reader_without_a_token_sees_nothing(browser: "Browser", tmp_path: Pat
             assert violations(opened.page) == []
         expect(opened.page.get_by_role("heading", name="secret/0")).to_be_visible()
         assert TOKEN not in opened.page.content() + opened.page.url
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [("a-token-of-nobody", "its token is unknown"), ("a token", "no blanks"), ("t\u00f6ken", "ASCII")],
+)
+def test_why_a_token_is_refused_stays_while_the_page_asks_again(
+    browser: "Browser", tmp_path: Path, token: str, reason: str
+) -> None:
+    (tmp_path / "tokens").write_text(TOKEN)
+    tls = ("--tls-cert", str(Certificates(tmp_path).made("server", *LOCAL)))
+    with serving_page("--stream", "secret", "--token-file", str(tmp_path / "tokens"), *tls) as (_, page):
+        opened = Visit(browser, page)
+        expect(opened.page.locator("#who-reason")).to_contain_text("it shows no token")
+        opened.page.get_by_label("Token").fill(token)
+        opened.page.get_by_role("button", name="Show it").click()
+        expect(opened.page.locator("#who-reason")).to_contain_text(reason)
+        with opened.page.expect_response("**/channels.json?*"), opened.page.expect_response("**/channels.json?*"):
+            pass
+        expect(opened.page.locator("#who-reason")).to_contain_text(reason)
+        expect(opened.page.locator("#phase")).to_have_text("locked")
+        expect(opened.page.locator("#news")).to_have_text("")
         opened.close()
 
 
