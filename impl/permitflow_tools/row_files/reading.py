@@ -3,6 +3,7 @@
 import codecs
 import io
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -369,9 +370,9 @@ class _JsonLines:
             return _without_nulls(_json(block, None).schema)
         except _UNREADABLE as error:
             lines = block.splitlines()
-            for number, line in enumerate(lines, 1):
-                if line.strip() and (reason := _refused(line, None)):
-                    raise RowFileError(path=self._what, place=f", line {number:,}", reason=reason) from error
+            number = _first_refused(lines, None)
+            if reason := _refused(lines[number], None):
+                raise RowFileError(path=self._what, place=f", line {number + 1:,}", reason=reason) from error
             reason = f"its lines do not fit together: {_short(error)}; give the schema with --schema"
             raise RowFileError(path=self._what, place=f", lines 1 to {len(lines):,}", reason=reason) from error
 
@@ -391,12 +392,12 @@ class _JsonLines:
         return batches
 
     def _up_to_the_bad(self, lines: list[bytes], error: BaseException) -> Iterator[pa.RecordBatch]:
-        for number, line in enumerate(lines):
-            if line.strip() and (reason := _refused(line, self._schema)):
-                if any(each.strip() for each in lines[:number]):
-                    yield from self._parsed(b"\n".join(lines[:number]))
-                place = f", line {self._lines + number + 1:,}"
-                raise RowFileError(path=self._what, place=place, reason=reason) from error
+        number = _first_refused(lines, self._schema)
+        if reason := _refused(lines[number], self._schema):
+            if any(each.strip() for each in lines[:number]):
+                yield from self._parsed(b"\n".join(lines[:number]))
+            place = f", line {self._lines + number + 1:,}"
+            raise RowFileError(path=self._what, place=place, reason=reason) from error
         place = f", lines {self._lines + 1:,} to {self._lines + len(lines):,}"
         raise RowFileError(path=self._what, place=place, reason=_short(error)) from error
 
@@ -417,6 +418,17 @@ def _json(block: bytes, schema: pa.Schema | None) -> pa.Table:
     found = pyarrow.json.read_json(io.BytesIO(block), _JSON_READ, parse)
     found.validate(full=True)  # its texts may be no UTF-8
     return found
+
+
+def _first_refused(lines: list[bytes], schema: pa.Schema | None) -> int:
+    """The first of lines that cannot all be read: those before it can."""
+
+    def are_refused(end: int) -> bool:
+        block = b"\n".join(lines[:end])
+        return bool(block.strip() and _refused(block, schema))
+
+    # Each by itself would take many times as long.
+    return bisect_left(range(1, len(lines)), True, key=are_refused)
 
 
 def _refused(line: bytes, schema: pa.Schema | None) -> str:

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
@@ -140,6 +142,17 @@ def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes,
 def test_a_wrong_line_of_json_is_told_by_its_number(content: bytes, line: str) -> None:
     with pytest.raises(RowFileError, match=f"in, line {line}: a line must be an object"):
         read(content, RowFormat.JSON_LINES, parsed_schema("n:int64"))
+
+
+@pytest.mark.parametrize("schema", [parsed_schema("n:int64"), None], ids=["given", "inferred"])
+def test_a_wrong_line_is_found_without_reading_each_by_itself(
+    schema: pa.Schema | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Mock(wraps=pyarrow.json.read_json)
+    monkeypatch.setattr(pyarrow.json, "read_json", counted)
+    with pytest.raises(RowFileError, match="in, line 1,001: Missing a colon"):
+        read(b'{"n": 1}\n' * 1_000 + b'{"n"\n' + b'{"n": 1}\n' * 1_000, RowFormat.JSON_LINES, schema)
+    assert counted.call_count < 50
 
 
 def test_rows_of_csv_may_end_with_a_return_alone() -> None:
