@@ -7,6 +7,7 @@ gate belongs to the consumer's process, and only there it is known who waits for
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from permitflow.exchange.registry import Exchange
 
 __all__ = ["ExchangeCollector", "ExchangeFigures", "GateCollector", "observe"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -85,8 +88,21 @@ class _Collector:
         return []
 
     def _asked(self, question: Coroutine[Any, Any, T]) -> T:
-        """The answer, for a thread of the scraper's."""
-        return asyncio.run_coroutine_threadsafe(question, self._loop).result(_LONGEST_ANSWER_SECONDS)
+        """The answer, for a thread of the scraper's.
+
+        Raises:
+            TimeoutError: the event loop has not answered.
+            RuntimeError: it has ended.
+        """
+        try:
+            asking = asyncio.run_coroutine_threadsafe(question, self._loop)
+        except RuntimeError:
+            question.close()
+            raise
+        try:
+            return asking.result(_LONGEST_ANSWER_SECONDS)
+        finally:
+            asking.cancel()
 
 
 class ExchangeFigures(NamedTuple):
@@ -242,11 +258,10 @@ def observe(meter: "Meter", collector: ExchangeCollector | GateCollector) -> Non
         collector: of an exchange or a gate.  Call this in another thread than the collector's.
     """
     latest = _Latest(collector)
-    for name, family in latest.families().items():
+    for name, family in latest.taken().items():
         # Counters have this ending for Prometheus only.
         create = meter.create_observable_counter if family.type == "counter" else meter.create_observable_gauge
         create(name, [latest.callback(name)], description=family.documentation)
-    latest.forget()  # the first export sees what is then
 
 
 class _Latest:
@@ -257,16 +272,25 @@ class _Latest:
         self._families: dict[str, Metric] = {}
         self._until = 0.0
 
+    def taken(self) -> dict[str, "Metric"]:
+        """The families by name, from a new snapshot.
+
+        Raises:
+            TimeoutError, RuntimeError: there is none.
+        """
+        return {each.name: each for each in self._collector.collect()}
+
     def families(self) -> dict[str, "Metric"]:
-        """The families by name, from a new snapshot if the last one is old."""
+        """The families by name, from a new snapshot if the last one is old; none if there is none, for this export."""
         if monotonic() >= self._until:
-            self._families = {each.name: each for each in self._collector.collect()}
+            try:
+                self._families = self.taken()
+            except (TimeoutError, RuntimeError) as error:
+                self._families = {}
+                reason = str(error) or f"its event loop has not answered for {_LONGEST_ANSWER_SECONDS:.0f} s"
+                _log.warning("no metrics of %s: %s", type(self._collector).__name__, reason)
             self._until = monotonic() + _ONE_EXPORT_SECONDS
         return self._families
-
-    def forget(self) -> None:
-        """The next question takes a new snapshot."""
-        self._until = 0.0
 
     def callback(self, name: str) -> Callable[[object], Iterable[Any]]:
         """What an instrument asks."""

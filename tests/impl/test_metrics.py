@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 import pyarrow as pa
+import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from prometheus_client import CollectorRegistry, generate_latest
@@ -128,4 +129,19 @@ async def test_opentelemetry_gets_what_prometheus_gets() -> None:
     }
     assert found == expected
     assert found["lag_rows", "kept", "audit"] == 3
+    provider.shutdown()
+
+
+def test_an_exchange_that_has_ended_is_told_once_in_each_export(caplog: pytest.LogCaptureFixture) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+
+    async def begin() -> None:
+        await asyncio.to_thread(observe, provider.get_meter("permitflow"), ExchangeCollector(Exchange()))
+
+    asyncio.run(begin())
+    assert reader.get_metrics_data() is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "no metrics of ExchangeCollector: Event loop is closed"
+    ]
     provider.shutdown()
