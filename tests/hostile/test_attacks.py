@@ -11,7 +11,7 @@ TRIED = {
     "streams that lose their connections": "agreed, then reset by the attacker",
     "gRPC: calls that are reset at once": "written",
     "gRPC: headers of 200 kB": "written",
-    "gRPC: first messages of 16 MiB": "hung up",
+    "gRPC: first messages of 16 MiB": "BrokenPipeError",
     "UDP: openings without a cookie, foreign data": "50 openings",
     "too much: 3,000,000 returns of nothing": "UndecodableDataError",
     "at the limit: frames of a message": "UnexpectedFrameError",
