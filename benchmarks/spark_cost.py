@@ -16,7 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -95,8 +95,11 @@ async def consume(pipe: Connection, address: str, same_host: str) -> None:
 
 def processor_seconds(pid: int) -> float:
     """The processor time of a process and all of its descendants, those that have ended included."""
-    process = psutil.Process(pid)
-    return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
+    process, seconds = psutil.Process(pid), 0.0
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            seconds += sum(each.cpu_times()[:4])
+    return seconds
 
 
 def cost(run: Callable[[], None], beside: tuple[int, ...] = ()) -> list[float]:
