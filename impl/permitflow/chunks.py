@@ -34,7 +34,7 @@ channels of 32,768 rows pass 0.15 million rows a second, two of a million rows n
 memory: `nox -s measure-streaming`, docs/guides/spark-streaming.md.  A limit in rows does not limit bytes: a full
 channel of 100-byte rows takes 100 MiB."""
 
-KEPT_CHUNK_ROWS = 32_768
+DEFAULT_CHUNK_ROWS = 32_768
 """The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 16 MiB at most."""
 
 

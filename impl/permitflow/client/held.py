@@ -30,6 +30,8 @@ from permitflow.wire.wire_errors import forget_frames
 AHEAD_SHARE = 8
 """The unit of reading ahead, as a share of the window; for a flow without one, in rows."""
 _AHEAD_ROWS = 4096
+# A caller that is slow row by row tells so many at once, however large the window is: its producer waits for them.
+_MOST_OWED_ROWS = 4096
 _READ_SHARES = 4  # with fewer, large chunks would come singly, and each wake the other thread
 
 E = TypeVar("E")
@@ -319,7 +321,7 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
             if isinstance(payload, JoinedChunks):
                 count, rows = len(payload.rows), payload.num_rows
                 size_bytes = payload.batch.get_total_buffer_size()
-                eighth = ahead_rows(end.aimed_rows)
+                eighth = min(ahead_rows(end.aimed_rows), _MOST_OWED_ROWS)
                 self.owed_messages = min(eighth * count // max(rows, 1), eighth_of_bytes * count // max(size_bytes, 1))
             self._unread.append((taken + count, rows))
             self._unread_rows += rows

@@ -38,7 +38,7 @@ from permitflow.exchange.turns import Turns
 from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow, require_byte_window
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import ChannelParameters, kept_parameters
+from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name, require_no_further, stream_channels
@@ -111,8 +111,8 @@ class Exchange:
         """Start without channels.
 
         Args:
-            parameters: the default for added channels, of any flow; without it ``ChannelParameters()``, or
-                ``kept_parameters()`` for channels that keep their rows.
+            parameters: the default for added channels, of any flow; without it permits with 131,072 rows of window,
+                or 1,048,576 for channels that keep their rows.
             record: opens the recorders of all ends inside the exchange: two for each channel, and one for each
                 stream of a producer or consumer.
             same_host: whether to share memory with peers on this host.
@@ -320,7 +320,7 @@ class Exchange:
             if tuple(consumers) != (DEFAULT_CONSUMER,):
                 rule = "are named for channels with retention 'replay' only"
                 raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
-            chosen = chosen or ChannelParameters()
+            chosen = chosen or ONCE_PARAMETERS
             with ExitStack() as taken:
                 size_bytes = window.most_bytes(MAX_CHUNK_BYTES)
                 memory = [taken.enter_context(self.admission.memory.take(size_bytes)) for _ in names]
@@ -336,7 +336,7 @@ class Exchange:
         if target_latency_seconds is not None:
             rule = "must be None for channels with retention 'replay': their rows are kept, and each consumer states it"
             raise InvalidParametersError(name="target_latency_seconds", value=target_latency_seconds, rule=rule)
-        chosen = chosen or kept_parameters()
+        chosen = chosen or KEPT_PARAMETERS
         kept_rows, staging_rows = keeping.get("kept_rows"), keeping.get("staging_rows")
         limit_rows = (chosen.window_rows or DEFAULT_KEPT_ROWS) if kept_rows is None else kept_rows
         staging_rows = STAGED_SHARE * limit_rows if staging_rows is None else staging_rows

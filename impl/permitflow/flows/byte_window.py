@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 DEFAULT_BYTE_WINDOW = 16 << 20
-"""Bytes.  No brake for usual rows: 32,768 rows of 24 bytes take 0.8 MiB."""
+"""Bytes.  No brake for usual rows: 131,072 rows of 24 bytes take 3 MiB."""
 _BATCHES_IN_WINDOW = 4
 
 

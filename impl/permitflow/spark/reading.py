@@ -13,11 +13,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
 from permitflow.errors import (
+    EndOfStream,
     InvalidOptionError,
     PeerTimeoutError,
     ReplayError,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from permitflow.client.blocking import BlockingSource
+    from permitflow.wire.joined import JoinedChunks
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +51,35 @@ _OPEN_FILES = Path("/proc/self/fd")
 # While Spark works on one half of the window, the other half is on its way.
 _WINDOW_SHARE = 2
 _MOST_ROWS = 65_536  # for a flow without a window
+_FIRST_ROWS = 8_192
+_SOON_SECONDS = 0.5
 
 
 def rows_together(parameters: Parameters) -> int:
     """The most rows of a batch that joins several chunks; a single larger chunk stays one batch."""
     return _MOST_ROWS if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
+
+
+def paced(source: "BlockingSource", most_rows: int) -> "Iterator[JoinedChunks]":
+    """Receive chunks joined: twice as many rows as before if Spark comes back soon, half as many if it does not.
+
+    A fast job gets long batches, because each one costs time.  The permits of a batch return when Spark asks for the
+    next one, so a slow job gets short ones: its producer takes a long wait for a reader that is stuck.
+    """
+    from permitflow.wire.joined import JoinedChunks
+
+    rows, asked = min(_FIRST_ROWS, most_rows), monotonic()
+    while True:
+        try:
+            received = source.receive_joined(rows)
+        except EndOfStream:
+            return
+        # No call between the two: a signal's exception would end this generator and lose the received chunks.
+        match received:
+            case JoinedChunks():
+                yield received
+        before, asked = asked, monotonic()
+        rows = min(2 * rows, most_rows) if asked - before < _SOON_SECONDS else max(1, rows // 2)
 
 
 def spark_socket() -> socket.socket | None:

@@ -11,9 +11,9 @@ first unacknowledged row of the consumer on, as often as Spark asks.  It waits f
 ``spark.readStream`` acknowledges.  Only a broken channel is read without a plan, so that its readers meet the error
 behind its last row.
 
-Chunks that arrive together form one batch, of at most half the window.  Its permits return when Spark's Python worker
-asks for the next batch.  "Handed to Spark" is not "processed": the buffer between the worker and the JVM is made
-small; see ``permitflow.spark.reading``.
+Chunks that arrive together form one batch, of at most half the window; a slow job gets shorter ones.  Its permits
+return when Spark's Python worker asks for the next batch.  "Handed to Spark" is not "processed": the buffer between the
+worker and the JVM is made small; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -42,7 +42,7 @@ from permitflow.spark.options import (
     is_for_streams,
     refuse,
 )
-from permitflow.spark.reading import narrow_socket, opened, read_range, rows_together, schema_of
+from permitflow.spark.reading import narrow_socket, opened, paced, read_range, rows_together, schema_of
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -330,7 +330,7 @@ class ExchangeReader(DataSourceReader):
         ):
             streams.add(source)
             row = source.first_row or 0
-            for chunks in source.joined(rows_together(source.parameters)):
+            for chunks in paced(source, rows_together(source.parameters)):
                 yield form.conform(chunks.batch, channel=channel, first_row=row, log_id=log_id)
                 row += chunks.num_rows
 

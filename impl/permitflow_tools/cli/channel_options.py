@@ -7,12 +7,12 @@ from typing import Annotated, Any, TypeAlias, cast
 
 import typer
 
-from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.chunks import DEFAULT_CHUNK_ROWS, DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
+from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS, Oversize
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow_tools.cli.options import (
@@ -52,21 +52,24 @@ _FlowName: TypeAlias = Annotated[
 _RowPermits: TypeAlias = Annotated[
     int | None,
     rows(
-        f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
+        f"Rows in a channel at once. Default: {ONCE_PARAMETERS.row_permits}; with replay {DEFAULT_KEPT_ROWS}.",
         least=2,
     ),
 ]
 
 _PermitBatch: TypeAlias = Annotated[
     int | None,
-    rows("Permits are returned once this many are held. Default: an eighth of the row permits."),
+    rows(
+        "Permits are returned once this many are held. Default: an eighth of the row permits; "
+        f"{ONCE_PARAMETERS.permit_batch} with their default, without replay."
+    ),
 ]
 
 _MaxChunkCost: TypeAlias = Annotated[
     int | None,
     rows(
         "The most permits a chunk takes. Default: row permits less batch; "
-        f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
+        f"{DEFAULT_CHUNK_ROWS} with the default of row permits.",
     ),
 ]
 
@@ -206,8 +209,9 @@ def _channel_parameters(
     if oversize is not Oversize.SPLIT:
         stated["oversize"] = oversize
     try:
-        if retention is Retention.REPLAY and flow == PERMITS.name:
-            return kept_parameters(**stated)
+        if flow == PERMITS.name and "row_permits" not in stated:
+            default = KEPT_PARAMETERS if retention is Retention.REPLAY else ONCE_PARAMETERS
+            stated = {**PERMITS.stated(default), **stated}
         return cast(Parameters, flow_named(flow).parse(stated))
     except InvalidParametersError as error:
         if error.name in _WITH_OPTIONS:

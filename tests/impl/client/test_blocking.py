@@ -26,6 +26,7 @@ from permitflow.errors import (
     PeerTimeoutError,
     SchemaMismatchError,
 )
+from permitflow.flows.permits.parameters import ONCE_PARAMETERS
 from permitflow.tracing import MemoryTrace
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
@@ -192,6 +193,17 @@ def test_a_batchs_permits_return_when_the_next_one_is_asked_for(exchange: Served
         assert [event.action for event in trace.events].count("Consume") == 2
         assert trace.events[-1].channel == source.stream
         assert trace.events[-1].end == "receiver"
+
+
+def test_a_slow_reader_of_a_large_window_tells_of_4096_rows_at_once(exchange: ServedExchange) -> None:
+    with control(exchange.address) as orders:
+        orders.add_stream("large", 1, parameters=ONCE_PARAMETERS)
+    send_all(exchange, "large/0", [numbers(row, row + 1_024) for row in range(0, 32_768, 1_024)])
+    with source_of(exchange, "large/0") as source:
+        for _ in range(6):
+            source.receive()
+        probe(exchange.address, "large/0")  # in the same loop, after what it was told before
+        assert source.statistics().consumed_rows >= 4_096
 
 
 def test_a_waiting_consumer_returns_the_residue_after_a_timeout(exchange: ServedExchange) -> None:

@@ -36,7 +36,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.books.replay import MOST_PRODUCERS
 from permitflow.exchange.books.staging import MOST_ATTEMPTS
-from permitflow.flows.permits.parameters import kept_parameters
+from permitflow.flows.permits.parameters import KEPT_PARAMETERS
 from permitflow.names import MOST_NAME_CHARACTERS
 from permitflow.stream.control import (
     MOST_PUBLISHED,
@@ -212,7 +212,7 @@ async def test_a_peer_at_a_limit_holds_up_nobody(what: str) -> None:
     method, kind, made = AT_THE_LIMIT[what]
     messages = made()
     async with served("orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
-        exchange.add_channel("orders/0", kept_parameters(), BATCH.schema, retention=Retention.REPLAY)
+        exchange.add_channel("orders/0", KEPT_PARAMETERS, BATCH.schema, retention=Retention.REPLAY)
         exchange.add_channel("wide", retention=Retention.REPLAY)
         told, slowest = await beside(address, call(address, method, messages, polite=True))
     # It is not told that it says too much.
@@ -312,7 +312,7 @@ MOST: dict[str, tuple[float, Callable[[Exchange, str], Coroutine[Any, Any, None]
 async def test_what_meets_a_limit_is_served_in_bounded_time(what: str) -> None:
     """Bounded generously: in processor seconds of this process, which is also the peer."""
     most_seconds, meet = MOST[what]
-    async with served("kept", parameters=kept_parameters(), retention=Retention.REPLAY) as (exchange, address):
+    async with served("kept", parameters=KEPT_PARAMETERS, retention=Retention.REPLAY) as (exchange, address):
         exchange.add_channel("texts", retention=Retention.REPLAY)
         before = time.process_time()
         await meet(exchange, address)

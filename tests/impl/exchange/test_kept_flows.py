@@ -9,7 +9,7 @@ import pytest
 
 from examples.own_flow.xon_xoff import XonXoff
 from permitflow import ChannelParameters, Demand, Parameters
-from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.chunks import DEFAULT_CHUNK_ROWS, DEFAULT_KEPT_ROWS
 from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
@@ -130,6 +130,6 @@ async def test_the_default_number_of_kept_rows() -> None:
     }
     windows = dict.fromkeys(("permits", "permits, pulled"), 32)
     assert limits == {**windows, **dict.fromkeys(("demand, one by one", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
-    assert exchange.replay_channel("xon-xoff").most_rows == KEPT_CHUNK_ROWS
+    assert exchange.replay_channel("xon-xoff").most_rows == DEFAULT_CHUNK_ROWS
     with pytest.raises(InvalidParametersError, match="kept_rows must be at least 1, not 0"):
         exchange.add_channel("none", retention=Retention.REPLAY, kept_rows=0)

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow import ChannelParameters, Oversize
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.parameters import kept_parameters
+from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS
 
 
 def test_defaults_leave_room_for_the_largest_chunk() -> None:
@@ -24,12 +24,14 @@ def test_the_defaults_are_those_of_the_first_published_version() -> None:
     )
 
 
+def test_between_processes_only_the_window_is_larger() -> None:
+    assert ONCE_PARAMETERS.row_permits == 131_072
+    assert ONCE_PARAMETERS.permit_batch == ChannelParameters().permit_batch
+    assert ONCE_PARAMETERS.max_chunk_cost == KEPT_PARAMETERS.max_chunk_cost == 32_768
+
+
 def test_a_channel_that_keeps_its_rows_has_a_larger_window() -> None:
-    assert kept_parameters() == ChannelParameters(
-        row_permits=1_048_576, permit_batch=131_072, max_chunk_cost=32_768, barrier_permits=1
-    )
-    assert kept_parameters(max_chunk_cost=100, barrier_permits=2).max_chunk_cost == 100
-    assert kept_parameters(row_permits=64) == ChannelParameters(row_permits=64)
+    assert (KEPT_PARAMETERS.row_permits, KEPT_PARAMETERS.permit_batch) == (1_048_576, 131_072)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Spark reads the channels of an exchange: rows, types, permits, and what it says when it cannot."""
 
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -145,3 +146,15 @@ def test_chunks_together_are_one_batch_of_half_the_window_at_most(options: Optio
     assert isinstance(reader, ExchangeReader)
     batches = list(reader.read(reader.partitions()[0]))
     assert [batch.column("n").to_pylist() for batch in batches] == [[*range(128)], [*range(128, 256)]]
+
+
+def test_a_slow_job_gets_short_batches(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.spark.reading.monotonic", count(step=10).__next__)
+    single = {**options, "channels": "1", "row_permits": "64"}
+    (channel,) = channels_of(single)
+    produce(single, channel, [numbers(row, row + 1) for row in range(64)])
+    reader = PermitflowDataSource(single).reader(StructType().add("n", LongType()))
+    assert isinstance(reader, ExchangeReader)
+    batches = list(reader.read(reader.partitions()[0]))
+    assert max(batch.num_rows for batch in batches[1:]) <= 16
+    assert [row for batch in batches for row in batch.column("n").to_pylist()] == [*range(64)]

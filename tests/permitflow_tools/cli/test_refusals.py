@@ -74,6 +74,7 @@ REFUSED = {
     "serve --stream a --target-latency 0s": "'--target-latency': must be a number of seconds, above 0",
     "serve --stream a --target-latency 1s --flow demand": "--target-latency: only the window of permits adapts",
     "serve --stream a --target-latency 1s --trace t": "--target-latency: not with --trace",
+    f"{KEEPING} --parameter speed=3": "--parameter: speed must be a parameter of flow permits",
     f"{KEEPING} --target-latency 1s": "--target-latency: not with --retention replay",
     "serve --stream a --address 0.0.0.0:0": "--address: 0.0.0.0:0 must be on the loopback, as 127.0.0.1, "
     "because other hosts reach it and there is no TLS",

@@ -22,7 +22,7 @@ from permitflow.change import Change
 from permitflow.channels.local import Purged
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import Stopwatch
-from permitflow.chunks import KEPT_CHUNK_ROWS, slices
+from permitflow.chunks import DEFAULT_CHUNK_ROWS, slices
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
@@ -132,7 +132,7 @@ class ReplayChannel:
         self.parameters = parameters
         self.window = window
         """The largest byte window of each of its streams."""
-        self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
+        self.most_rows = min(limit_rows, parameters.most_rows or DEFAULT_CHUNK_ROWS)
         """The most rows of a kept piece: larger chunks are split."""
         self.log_id = kept.log_id
         """The name of the log; it changes when rows are lost."""

@@ -16,7 +16,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from permitflow.chunks import KEPT_CHUNK_ROWS
+from permitflow.chunks import DEFAULT_CHUNK_ROWS
 from permitflow.errors import (
     LocalProtocolError,
     StoreLeftoverError,
@@ -253,7 +253,7 @@ class DurableChannelStore(ChannelStore):
         self._store = store
         self.number = number
         self.parameters = parameters
-        self.most_rows = KEPT_CHUNK_ROWS
+        self.most_rows = DEFAULT_CHUNK_ROWS
         """The most rows of each batch to write."""
         self._first_kept_row = max(kept.expired_row, min((kept.acknowledged or {}).values(), default=kept.next_row))
         self._schemas = kept.schemas
@@ -518,7 +518,7 @@ class DurableStore(Store):
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
         places = {name: self._stored.pop(name) for name in names}
         for place in places.values():
-            place.most_rows = parameters.most_rows or KEPT_CHUNK_ROWS
+            place.most_rows = parameters.most_rows or DEFAULT_CHUNK_ROWS
         self._channels |= places
         return list(places.values())
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.chunks import DEFAULT_CHUNK_ROWS, DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message
@@ -124,17 +124,6 @@ _LEAST = {
 }
 
 
-def kept_parameters(*, row_permits: int | None = None, **others: Any) -> ChannelParameters:
-    """Parameters of a channel that keeps its rows: as ``ChannelParameters``, with a larger default window.
-
-    Raises:
-        InvalidParametersError: a number is out of its range.
-    """
-    if row_permits is not None:
-        return ChannelParameters(row_permits=row_permits, **others)
-    return ChannelParameters(row_permits=DEFAULT_KEPT_ROWS, **{"max_chunk_cost": KEPT_CHUNK_ROWS, **others})
-
-
 def _oversize(value: object) -> Oversize:
     try:
         return Oversize(value)  # type: ignore[arg-type]  # options and files bring text
@@ -142,6 +131,16 @@ def _oversize(value: object) -> Oversize:
         names = " or ".join(repr(member.value) for member in Oversize)
         raise InvalidParametersError(name="oversize", value=value, rule=f"must be {names}") from None
 
+
+ONCE_PARAMETERS = ChannelParameters(row_permits=131_072, permit_batch=4_096, max_chunk_cost=DEFAULT_CHUNK_ROWS)
+"""The default for an exchange's channels that are read once.
+
+Between processes a message costs more than the chunks in it, and half a window is the longest message.  Batch and
+chunks are as small as with ``DEFAULT_ROW_PERMITS``: a slow reader's permits come back as soon.
+"""
+
+KEPT_PARAMETERS = ChannelParameters(row_permits=DEFAULT_KEPT_ROWS, max_chunk_cost=DEFAULT_CHUNK_ROWS)
+"""The default for channels that keep their rows."""
 
 StatedParameters: Any = wishes_of(ChannelParameters)
 """Parameters as one end states them: unchecked; None: the end states nothing."""
