@@ -279,12 +279,12 @@ class _Writing:
             self._acknowledged = self._written
 
     def _left(self, *, has_failed: bool = False) -> str:
-        rows = self._came if has_failed else self._written
-        words = self._output.leave(keeps=rows > 0, has_failed=has_failed)
-        # A reader may have taken a part of what was to be written at once.
-        if self._came and (not words or (self._output.is_shared and self._came > self._written)):
-            least = self._written if self._output.takes_at_once else 0
-            return f"{self._came:,} rows have come, at least {least:,} of them were written"
-        if not rows:
-            words = "were written" if self._came else "have come"
-        return f"{rows:,} rows {words}"
+        words = self._output.leave(keeps=self._came > 0, has_failed=has_failed)
+        if not self._came:
+            return "0 rows have come"
+        # A reader may have taken a part of what was to be written at once, and an interrupt may come after a write.
+        if not words or (not has_failed and self._came > self._written):
+            least = self._written if self._output.takes_at_once or self._output.part is not None else 0
+            where = "were written" if self._output.part is None else f"are in {self._output.part.part}"
+            return f"{self._came:,} rows have come, at least {least:,} of them {where}"
+        return f"{self._came:,} rows {words}"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -21,6 +22,7 @@ from permitflow.dispatch import spread, vnode_of
 from permitflow.exchange import AccessControl, Exchange
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.names import stream_channels
+from permitflow_tools.row_files import writing
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served
 from tests.support.turns import until
@@ -517,6 +519,31 @@ async def test_parquet_in_a_pipe_is_acknowledged_with_its_end(command: Command, 
         (channel,) = shell.exchange.statistics()
         assert channel.kept is not None
         assert channel.kept.acknowledged == {"default": 0}
+
+
+async def test_rows_of_a_first_batch_that_was_interrupted_are_kept(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = writing.open_writer
+
+    def interrupted(*arguments: Any, **options: Any) -> writing.RowWriter:
+        writer = opened(*arguments, **options)
+        write = writer.write
+
+        def write_and_interrupt(batch: pa.RecordBatch) -> None:
+            write(batch)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(writer, "write", write_and_interrupt)
+        return writer
+
+    monkeypatch.setattr(writing, "open_writer", interrupted)
+    out = tmp_path / "out.csv"
+    async with beside(command) as shell:
+        await shell("put", NAME, written(tmp_path, "orders.csv", ROWS))
+        _, _, error = await shell("get", NAME, str(out))
+    assert f"Error: interrupted; 100 rows have come, at least 0 of them are in {out}.part" in error
+    assert (await asyncio.to_thread(Path(f"{out}.part").read_text)).count("\n") == 101
 
 
 @pytest.mark.long  # for five seconds it says nothing
