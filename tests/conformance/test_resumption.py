@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow.carriers.resumption import Resumption
+from permitflow.carriers.resumption import MOST_UNTOLD_BYTES, Resumption
 from permitflow.errors import FalsePositionError, ResumeRefusedError
 from permitflow_model import resume
 from permitflow_model.kernel.queue import Fifo
@@ -304,6 +304,14 @@ def test_an_older_connection_is_refused(connection: int) -> None:
     with pytest.raises(ResumeRefusedError, match="newer"):
         core.accept(connection, 0, who="the acceptor")
     assert core.current == 3
+
+
+def test_an_acknowledgement_is_due_after_so_many_bytes() -> None:
+    core = Resumption[tuple[int]]()
+    assert not core.deliver(0, MOST_UNTOLD_BYTES - 1)
+    assert core.deliver(0, 1)
+    core.acknowledge()
+    assert not core.deliver(0, 1)
 
 
 def test_an_acknowledgement_of_more_than_was_sent_is_refused() -> None:
