@@ -97,7 +97,8 @@ async def test_an_attempt_forgotten_while_written_leaves_nothing(clock: Clock) -
 
 async def test_a_batch_is_not_forgotten_while_a_slow_disk_publishes_it(clock: Clock) -> None:
     store = SlowStore()
-    areas = areas_of(clock, store)
+    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
+    channel = add_channel(areas, store, "a")
     store.is_open.set()
     await stage(areas, 6)
     store.is_open.clear()
@@ -106,9 +107,11 @@ async def test_a_batch_is_not_forgotten_while_a_slow_disk_publishes_it(clock: Cl
     clock.seconds += TIMEOUT_SECONDS + 1
     due = areas._tidying
     await until(lambda: areas._tidying is not due)
+    assert areas.area("a").staged_rows == 6
     store.is_open.set()
     assert not await publishing, "it was not published before"
     assert areas.books.was_published("q", 0)
+    assert (channel.books.next_row, areas.area("a").staged_rows) == (6, 0)
     areas.stop()
 
 
