@@ -27,6 +27,7 @@ from permitflow.exchange.serving import carry_out, traffic_through
 from permitflow.metrics import ExchangeFigures
 from permitflow.stream.control import ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
+from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.serving import all_descriptors
 
 _PICKLE = 0  # the kind of every message here
@@ -77,6 +78,7 @@ class ProcessShare:
     """The arguments of its ``ExchangeServer``."""
     rights: Path | None
     token_file: Path | None
+    log_level: LogLevel | None
 
 
 class Begun(NamedTuple):
@@ -154,6 +156,8 @@ async def _serve(line: Line) -> None:
     share = await line.read()
     if not isinstance(share, ProcessShare):
         return
+    if share.log_level is not None:
+        share.log_level.apply()
     door = _Door()
     try:
         control = None

@@ -53,6 +53,7 @@ from permitflow.stream.control import (
 )
 from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import Statistics
+from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, ProcessShare
 from permitflow_tools.parameters.quantities import size_text
 
@@ -221,6 +222,7 @@ class Processes:
         serving: Mapping[str, Any],
         rights: Path | None,
         token_file: Path | None,
+        log_level: LogLevel | None,
         on_lost: Callable[[int, str, Sequence[str]], None],
     ) -> None:
         """Start nothing yet.
@@ -234,6 +236,7 @@ class Processes:
             serving: arguments of the ``ExchangeServer`` of each.
             rights: as for ``AccessControl``.
             token_file: likewise.
+            log_level: of each; None: warnings.
             on_lost: called with number, end and channels of a process that has ended by itself.
 
         Raises:
@@ -263,6 +266,7 @@ class Processes:
                 serving=serving,
                 rights=rights,
                 token_file=token_file,
+                log_level=log_level,
             )
             for position in range(number)
         ]

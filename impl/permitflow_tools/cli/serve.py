@@ -20,6 +20,7 @@ from permitflow.names import stream_channels
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
 from permitflow_tools.cli.limits import limits_of
+from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import (
     StreamName,
@@ -256,6 +257,15 @@ def serve(
             dir_okay=False,
         ),
     ] = None,
+    log_level: Annotated[
+        LogLevel | None,
+        option(
+            one_of(LogLevel),
+            "LEVEL",
+            "Log from this level on, on standard error, with the time: info also has refused clients and lost "
+            "connections. Default: warnings, without it.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the addresses, and nothing else.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -286,6 +296,8 @@ def serve(
     Exit code 0: stopped by SIGTERM. 1: the recording failed, or one of several processes was lost. 2: unusable input
     or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
     """
+    if log_level is not None:
+        log_level.apply()
     refuse_twice("--stream", [one.name for one in stream])
     addresses = address or [_DEFAULT_ADDRESS]
     if options.target_latency_seconds is not None and trace is not None:
@@ -356,6 +368,7 @@ def serve(
                     serving=serving,
                     rights=rights,
                     token_file=token_file,
+                    log_level=log_level,
                     on_lost=report.process_lost,
                 )
             else:

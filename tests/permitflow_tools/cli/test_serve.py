@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.client import get, put
+from permitflow.errors import UnauthenticatedError
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
 from permitflow.metrics import ExchangeCollector
@@ -136,6 +138,17 @@ async def test_what_has_not_changed_is_not_said_again(capsys: pytest.CaptureFixt
             deque(report.show(flows), maxlen=0)
             said.append("kept" in capsys.readouterr().out)
     assert said == [True, False]
+
+
+async def test_a_log_of_level_info_has_refused_clients_and_their_time(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("a-token-of-somebody")
+    options = ("--token-file", str(tmp_path / "tokens"), "--log-level", "info", "--quiet")
+    with serving("--stream", "orders", *options) as process:
+        with pytest.raises(UnauthenticatedError):
+            async with get(address_of(process), "orders/0"):
+                pass
+        _, _, stderr = stop(process, signal.SIGTERM)
+    assert re.search(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO the client at \S+ was refused: ", stderr, re.M)
 
 
 async def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm() -> None:
