@@ -69,6 +69,7 @@ from permitflow.errors import (
     InvalidParametersError,
     PeerGoneError,
     PermitflowError,
+    RetentionError,
     SchemaMismatchError,
     StagedPartError,
     TaskRetryError,
@@ -83,7 +84,7 @@ from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import AWAY, Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.stream.control import MOST_CHANNELS, ChannelState, Published, StagedPart
+from permitflow.stream.control import MOST_CHANNELS, ChannelState, Published, Retention, StagedPart
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 
 if TYPE_CHECKING:
@@ -325,6 +326,14 @@ class _Sending:
         except SchemaMismatchError:
             return open_sink(exchange.address, channel, own, timeout_seconds=seconds, **options)
 
+    def _dialled(self, address: str, timeout_seconds: float) -> "BlockingControl":
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.client.blocking import control
+
+        leave_imports_alone()
+        security = self._options.exchange.security
+        return control(address, timeout_seconds=timeout_seconds, resume_seconds=0, security=security)
+
     def open_for_a_word(
         self,
         channel: str,
@@ -390,6 +399,22 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         """Draw the job's name; planning process, once per job."""
         super().__init__(options, schema)
         self._job = uuid4().hex
+
+    def require_channels(self) -> None:
+        """Ask for the channels; planning process: of each task that fails, Spark logs hundreds of lines.
+
+        Raises:
+            PermitflowError: the exchange does not answer, lacks a channel, or one was used before.
+        """
+        exchange = self._options.exchange
+        if len(several(exchange.address)) > 1:
+            return  # they were asked before
+        with self._dialled(exchange.address, exchange.timeout_seconds) as orders:
+            for told in orders.statistics(exchange.channels).channels:
+                if told.kept is None and told.state not in ("waiting", "open"):
+                    raise ChannelSpentError(channel=told.channel, reason=told.reason)
+                if told.state == "broken":
+                    raise ChannelAbortedError(channel=told.channel, reason=told.reason)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
@@ -605,15 +630,6 @@ class _Staged(_Sending):
             except PermitflowError as error:
                 patience.wait(error)
 
-    def _dialled(self, address: str, timeout_seconds: float) -> "BlockingControl":
-        # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.client.blocking import control
-
-        leave_imports_alone()
-        security = self._options.exchange.security
-        # ``_insist`` repeats the order.
-        return control(address, timeout_seconds=timeout_seconds, resume_seconds=0, security=security)
-
 
 class StagedBatchWriter(_Staged, DataSourceArrowWriter):
     """Writes a batch job.  Built in a planning process, pickled, used in the workers and in the driver."""
@@ -622,6 +638,21 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         """Choose the key under which the job is published; planning process, once per job."""
         super().__init__(options, schema)
         self._key = options.batch_key()
+
+    def require_channels(self) -> None:
+        """As ``ExchangeWriter.require_channels``, and wait for an exchange that restarts.
+
+        Raises:
+            RetentionError: a channel keeps no rows.
+            PermitflowError: the exchange did not answer for ``timeout_seconds``, or lacks a channel.
+        """
+        exchange = self._options.exchange
+        if len(several(exchange.address)) > 1:
+            return  # they were asked before
+        for told in self._insist(lambda orders: orders.statistics(exchange.channels)).channels:
+            if told.kept is None:
+                rule = "publishes nothing"
+                raise RetentionError(channel=told.channel, retention=Retention.ONCE.value, rule=rule)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.

@@ -161,19 +161,21 @@ class PermitflowDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Check the options; planning process, once per query.
+        """Check the options, and that the exchange has the channels; planning process, once per query.
 
         Raises:
             InvalidOptionError: also if the mode is ``overwrite``: sent rows cannot be taken back.
+            PermitflowError: the exchange does not answer, or its channels are not for this job.
         """
         from permitflow.spark.sink import ExchangeWriter, StagedBatchWriter
 
         leave_imports_alone()
         refuse_overwriting("mode", "overwrite", overwrite)
         options = WriteOptions.parse(self.options)
-        if options.delivery is Delivery.STAGED:
-            return StagedBatchWriter(options, schema)
-        return ExchangeWriter(options, schema)
+        is_staged = options.delivery is Delivery.STAGED
+        writer = StagedBatchWriter(options, schema) if is_staged else ExchangeWriter(options, schema)
+        writer.require_channels()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Check the options; a planning process once per query, and one for each commit.

@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import ForbiddenError, UnauthenticatedError
 from permitflow.spark import PermitflowDataSource
-from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.options import ReadOptions
 from permitflow.spark.reading import opened
 from permitflow.spark.recording import StreamRecording
-from permitflow.spark.sink import StagedBatchWriter
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
 from tests.support.certificates import LOCAL, Certificates
 from tests.support.served_exchange import ServedExchange, channels_of, served_exchange
@@ -88,7 +87,7 @@ def test_a_staged_job_needs_no_right_but_to_produce(tmp_path: Path) -> None:
     rights.write_text(f'[identities.etl]\ntokens = ["sha256:{digest}"]\nproduce = ["*"]\n')
     with served_exchange(more=["--rights", str(rights), *KEEPING]) as exchange:
         options = options_of(exchange, token_file=str(token))
-        StagedBatchWriter(WriteOptions.parse({**options, "delivery": "staged"}), IDS).commit([])
+        PermitflowDataSource({**options, "delivery": "staged"}).writer(IDS, overwrite=False).commit([])
         with pytest.raises(ForbiddenError, match="'etl' may not consume"):
             opened(ReadOptions.parse(options), channels_of(options)[0], StreamRecording(None))
 

@@ -27,6 +27,7 @@ from permitflow.errors import (
     UnknownBatchError,
 )
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.options import WriteOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.schema import arrow_schema
 from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
@@ -224,9 +225,7 @@ def test_a_late_abort_of_a_dead_driver_leaves_the_next_one_alone(replay_options:
 def test_an_abort_without_staged_rows_makes_no_call(replay_options: Options, task: Task, known: str) -> None:
     def driver(**more: str) -> StagedBatchWriter:
         key = {"delivery": "staged", "query": f"{replay_options['stream']} nightly", "batch": "7"}
-        writer = PermitflowDataSource({**replay_options, **key, **more}).writer(SCHEMA, overwrite=False)
-        assert isinstance(writer, StagedBatchWriter)
-        return writer
+        return StagedBatchWriter(WriteOptions.parse({**replay_options, **key, **more}), SCHEMA)
 
     first, second = driver(), driver()
     messages: list[WriterCommitMessage | None] = [first.write(batches())] if known == "a task without rows" else [None]

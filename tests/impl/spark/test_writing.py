@@ -41,11 +41,14 @@ from permitflow.errors import (
     InvalidParametersError,
     JobTotalError,
     PeerGoneError,
+    PermitflowError,
     TaskRetryError,
     UnknownChannelError,
 )
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.options import WriteOptions
 from permitflow.spark.schema import arrow_schema
+from permitflow.spark.sink import ExchangeWriter
 from permitflow.tracing import read_trace
 from permitflow.wire.schemas import nullable
 from permitflow_model.permit_channel_trace import rows_of
@@ -314,6 +317,7 @@ class Attempt:
         return self.attempt
 
 
+ONE_COLUMN = StructType().add("id", LongType())
 ONE_ROW = pa.record_batch({"id": pa.array([1], pa.int64())})
 
 
@@ -321,7 +325,7 @@ class Tasks:
     """Runs the attempts at the tasks of a job without Spark."""
 
     def __init__(self, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
+        self.writer = ExchangeWriter(WriteOptions.parse(options), StructType().add("id", LongType()))
         self._monkeypatch = monkeypatch
 
     def run(self, attempt: Attempt, rows: Iterable[pa.RecordBatch] = (ONE_ROW,)) -> WriterCommitMessage:
@@ -404,7 +408,7 @@ def test_a_job_that_no_channel_takes_has_nobody_to_tell(options: Options, change
     for channel in channels_of(options):
         with open_sink(options["address"], channel, ONE_ROW.schema, timeout_seconds=SOON_SECONDS) as sink:
             sink.end(closes_channel=False)
-    PermitflowDataSource({**options, **change}).writer(StructType().add("x", DoubleType()), overwrite=False).abort([])
+    ExchangeWriter(WriteOptions.parse({**options, **change}), StructType().add("x", DoubleType())).abort([])
     assert [state_of(options, channel) for channel in channels_of(options)] == ["open", "open"]
 
 
@@ -451,10 +455,45 @@ def test_a_task_fails_if_its_reader_needs_no_more(options: Options, monkeypatch:
         Tasks(options, monkeypatch).run(Attempt(0, number=0, attempt=5), rows())
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"channels": "3"}, "unknown channel"),
+        ({"address": "127.0.0.1:1"}, "is gone"),
+        ({"delivery": "staged"}, "publishes nothing"),
+    ],
+    ids=["too many channels", "nobody there", "staged rows"],
+)
+def test_a_job_is_refused_before_any_task(options: Options, change: Options, words: str) -> None:
+    with pytest.raises(PermitflowError, match=words):
+        PermitflowDataSource({**options, **change}).writer(ONE_COLUMN, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "breaks", "refusal"),
+    [
+        ("options", True, ChannelSpentError),
+        ("options", False, ChannelSpentError),
+        ("replay_options", True, ChannelAbortedError),
+    ],
+)
+def test_a_job_for_a_used_channel_is_refused_before_any_task(
+    request: pytest.FixtureRequest, kind: str, breaks: bool, refusal: type[PermitflowError]
+) -> None:
+    options: Options = request.getfixturevalue(kind)
+    with open_sink(options["address"], channels_of(options)[1], ONE_ROW.schema) as sink:
+        if breaks:
+            sink.abort("enough")
+        else:
+            sink.end(closes_channel=True)
+    with pytest.raises(refusal):
+        PermitflowDataSource(options).writer(ONE_COLUMN, overwrite=False)
+
+
 def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:
     first = channels_of(options)[0]
     named = {"address": options["address"], "channels": f"{first},nowhere", "timeout_seconds": "60"}
-    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
+    writer = ExchangeWriter(WriteOptions.parse(named), StructType().add("id", LongType()))
     with pytest.raises(UnknownChannelError, match="nowhere"):
         writer.commit([None])
     writer.abort([None])
@@ -509,7 +548,7 @@ def test_an_interrupted_jobs_late_abort_spares_the_next_job(options: Options, mo
 
 
 def committing(options: Options, pool: ThreadPoolExecutor) -> "Future[None]":
-    writer = PermitflowDataSource(options).writer(StructType().add("n", LongType()), overwrite=False)
+    writer = ExchangeWriter(WriteOptions.parse(options), StructType().add("n", LongType()))
     return pool.submit(writer.commit, [None])
 
 
