@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from permitflow.errors import ChannelError, ChannelResetError, PermitflowError
+from permitflow.errors import ChannelError, ChannelResetError, PeerGoneError, PermitflowError
 from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.stream.frames import EndOutcome
 from permitflow_model.bridge import (
@@ -330,7 +330,7 @@ class Stubborn(BridgeBooks[Reader]):
     def lose_consumer(self, reason: str, *, has_taken: bool) -> bool:
         """It does so, whatever was before."""
         if self.is_over:
-            self._lost_consumer = "peer"
+            self._loss = PeerGoneError(who="peer", reason="it is gone")
         return super().lose_consumer(reason, has_taken=has_taken)
 
 

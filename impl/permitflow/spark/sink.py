@@ -174,7 +174,7 @@ def _require_carried(schema: StructType) -> None:
 
             try:
                 arrow_schema(StructType([field]))
-            except PySparkException:
+            except (PySparkException, ValueError):  # the latter: a map whose keys have no type
                 rule = "must have types that PySpark has in Arrow: cast this one, as to STRING, or leave it out"
                 value = f"{field.name} {field.dataType.simpleString()}"
                 raise InvalidParametersError(name="the frame's columns", value=value, rule=rule) from None
@@ -474,12 +474,12 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Fail the readers of the job's rows, and those who wait for the first; driver side, once, after a failure.
 
-        Raises:
-            PermitflowError: readers of a channel may still wait; all channels have been tried.
+        What cannot be told goes into the log: beside an error of the abort, Spark would show the one of a task in
+        hundreds of lines.
         """
         failures = [failure for failure in _at_once(self._abort, self._options.exchange.channels) if failure]
         if failures:
-            raise failures[0]
+            _log.warning("readers may wait for a job that has failed, until their time-out: %s", failures[0])
 
     def _abort(self, channel: str) -> PermitflowError | None:
         timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
@@ -613,7 +613,10 @@ class _Staged(_Sending):
         if any((each.query, each.batch) == (key.query, key.batch) for each in decided):
             return  # these rows are to be published
         seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
-        self._insist(lambda control: control.discard(key.query, key.batch, parts), timeout_seconds=seconds)
+        try:
+            self._insist(lambda control: control.discard(key.query, key.batch, parts), timeout_seconds=seconds)
+        except PermitflowError as error:
+            _log.warning("staged rows of a job that has failed stay in the exchange for a while: %s", error)
 
     def _insist(self, order: "Callable[[BlockingControl], T]", timeout_seconds: float | None = None) -> T:
         """Send an idempotent order, and repeat it while the exchange is away."""
@@ -695,8 +698,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop the staged rows; driver side, once, after a task or the commit has failed.
 
-        Raises:
-            PermitflowError: the exchange does not answer; it drops staged rows by itself later.
+        If the exchange does not answer, it drops them by itself later; see ``ExchangeWriter.abort``.
         """
         self._discard(self._key, _staged(messages))
 
@@ -730,10 +732,8 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Drop the staged rows of a micro-batch that was not published; driver side, possibly late.
 
-        The exchange has dropped the failed tasks' rows with their streams.
-
-        Raises:
-            PermitflowError: the exchange does not answer; it drops staged rows by itself later.
+        The exchange has dropped the failed tasks' rows with their streams.  If it does not answer, it drops the others
+        later; see ``ExchangeWriter.abort``.
         """
         staged = _staged(messages)
         if staged:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,32 @@ async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: R
         with pytest.raises(ChannelClosedError if retention is Retention.REPLAY else ChannelSpentError):
             await job.send(3)
         assert await job.read() == 10
+
+
+@BOTH
+@pytest.mark.parametrize("sends", [True, False], ids=["beside it", "before it"])
+async def test_a_job_does_not_end_a_channel_with_parts_of_another(
+    retention: Retention, sends: bool, listen: str
+) -> None:
+    """Its driver was killed, or it still runs; a reader would take a part of its rows for all."""
+    async with world(retention, listen) as job:
+        async with AsyncExitStack() as stack:
+            if sends:
+                await (await stack.enter_async_context(job.attempt(1, job="killed"))).send(chunk(0, 10))
+                await until(lambda: job.exchange.statistics()[0].rows_in == 10)
+            else:
+                await job.send(1, job="killed")
+            await job.send(2)
+            with pytest.raises(ChannelAbortedError, match="job 'killed' has not said"):
+                await job.commit(10)
+            with pytest.raises(ChannelAbortedError):
+                await job.read()
+            with suppress(ChannelAbortedError):
+                await stack.aclose()
+        await job.exchange.reset_channel(CHANNEL)
+        await job.send(3, job="next")
+        await job.commit(10, job="next")
+        assert await job.read() == (10 if retention is Retention.ONCE else 30)
 
 
 @BOTH

@@ -222,7 +222,9 @@ def test_a_late_abort_of_a_dead_driver_leaves_the_next_one_alone(replay_options:
 
 
 @pytest.mark.parametrize("known", ["no task", "a task without rows"])
-def test_an_abort_without_staged_rows_makes_no_call(replay_options: Options, task: Task, known: str) -> None:
+def test_an_abort_without_staged_rows_makes_no_call(
+    replay_options: Options, task: Task, caplog: pytest.LogCaptureFixture, known: str
+) -> None:
     def driver(**more: str) -> StagedBatchWriter:
         key = {"delivery": "staged", "query": f"{replay_options['stream']} nightly", "batch": "7"}
         return StagedBatchWriter(WriteOptions.parse({**replay_options, **key, **more}), SCHEMA)
@@ -235,6 +237,7 @@ def test_an_abort_without_staged_rows_makes_no_call(replay_options: Options, tas
     assert published(replay_options) == [[1, 2], []]
     nobody = driver(address="127.0.0.1:1", timeout_seconds=str(PATIENCE_SECONDS))
     nobody.abort(messages)
+    assert not caplog.records
 
 
 def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, task: Task) -> None:

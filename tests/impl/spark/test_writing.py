@@ -391,7 +391,12 @@ def test_columns_of_one_name_are_refused_by_the_driver(options: Options) -> None
 MONTHS = YearMonthIntervalType(YearMonthIntervalType.MONTH)
 
 
-@pytest.mark.parametrize("kind", [MONTHS, ArrayType(MONTHS), MapType(StringType(), StructType().add("a", MONTHS))])
+UNTYPED = MapType(NullType(), NullType())
+
+
+@pytest.mark.parametrize(
+    "kind", [MONTHS, ArrayType(MONTHS), MapType(StringType(), StructType().add("a", MONTHS)), UNTYPED]
+)
 def test_a_type_that_arrow_cannot_carry_is_refused_by_the_driver(options: Options, kind: DataType) -> None:
     words = f"the frame's columns must have types that .* leave it out, not 'age {kind.simpleString()}'"
     with pytest.raises(InvalidParametersError, match=words):
@@ -517,6 +522,15 @@ def test_a_task_misses_a_channel_of_another_task(options: Options, monkeypatch: 
         tasks.run(Attempt(1, number=0, attempt=5))
     tasks.writer.abort([None])
     assert state_of(options, second) == "waiting"
+
+
+def test_an_abort_that_nobody_hears_is_no_second_error(options: Options, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark would wrap that of the task, which says what to do, in hundreds of lines."""
+    gone = WriteOptions.parse({**options, "address": "127.0.0.1:1"})
+    ExchangeWriter(gone, ONE_COLUMN).abort([None])
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "readers may wait for a job that has failed, until their time-out"
+    ]
 
 
 def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:

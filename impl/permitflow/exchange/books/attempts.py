@@ -164,6 +164,16 @@ class AttemptBooks:
         failed.done.add(channel)
         return channel in failed.entered or channel in self._unsure
 
+    def unfinished(self, channel: str) -> str:
+        """A job that has sent rows into the channel, and has said neither its total nor that it has failed; or ""."""
+        opened = self._opened.get(channel, 0)
+        for name, job in self._jobs.items():
+            sends = any(each.channel == channel for each in job.open)
+            has_entered = job.entered.get(channel, -1) >= opened and channel not in job.done
+            if has_entered and (sends or job.rows.get(channel)):
+                return name
+        return ""
+
     def open_channel(self, channel: str, *, is_used: bool = False) -> None:
         """Note that a channel was added, or begins anew; ``is_used``: it has rows of jobs before this exchange."""
         self._opened[channel] = next(self._ticks)

@@ -65,7 +65,8 @@ class BridgeBooks(Generic[C]):
         """The one that is there."""
         self.is_cancelled = False
         """Has a consumer said that it needs no more?"""
-        self._lost_consumer = ""
+        self._loss: PeerGoneError | None = None
+        """Of a consumer that has left halfway."""
         self._retired: Retired | None = None
         self._purged_messages = 0
 
@@ -82,7 +83,7 @@ class BridgeBooks(Generic[C]):
     @property
     def has_lost_consumer(self) -> bool:
         """Has a consumer left halfway?"""
-        return bool(self._lost_consumer)
+        return self._loss is not None
 
     @property
     def is_retired(self) -> bool:
@@ -105,9 +106,8 @@ class BridgeBooks(Generic[C]):
         """The error for a producer of a channel that is over."""
         if self._retired is not None:
             return self._retired(channel=self._name)
-        if self._lost_consumer:
-            who = f"the consumer of channel {self._name!r} at {self._lost_consumer}"
-            return PeerGoneError(who=who, reason=self.reason)
+        if self._loss is not None:
+            return PeerGoneError(who=self._loss.who, reason=self._loss.reason)
         if self.is_cancelled:
             return ChannelCancelledError(channel=self._name, reason=self.reason)
         if self.state is BridgeState.BROKEN:
@@ -149,9 +149,10 @@ class BridgeBooks(Generic[C]):
         """
         peer = "" if self.consumer is None else self.consumer.peer
         self.consumer = None
-        if not has_taken or not self.break_off(f"it left halfway: {reason}"):
+        if not has_taken or not self.break_off(f"its consumer left halfway: {reason}"):
             return False
-        self._lost_consumer = peer
+        who = f"the consumer of channel {self._name!r} at {peer}"
+        self._loss = PeerGoneError(who=who, reason=f"it left halfway: {reason}")
         return True
 
     def spend(self) -> None:
@@ -177,7 +178,7 @@ class BridgeBooks(Generic[C]):
         """
         if self._retired is not None:
             raise self.refusal()
-        if self.state is BridgeState.SPENT or self._lost_consumer:
+        if self.state is BridgeState.SPENT or self._loss is not None:
             raise ChannelSpentError(channel=self._name, reason=self.reason)
         if self.consumer is not None:
             raise ChannelBusyError(channel=self._name, consumer=self.consumer.peer)

@@ -342,6 +342,7 @@ class _Producer(ProducerStream[BridgeChannel]):
             case Abort() as abort:
                 await self.give_up(abort)
             case End() as end:
+                await self._require_whole(end)
                 if end.closes_channel:
                     channel.end(f"the producer at {self.peer}")
                 self._has_finished = True

@@ -868,6 +868,7 @@ class ReplayProducer(KeepingProducer):
             channel.disclaim(name, self)
             self._left.set()
         if end is not None:
+            await self._require_whole(end)
             if end.closes_channel:
                 await channel.end()
             self._end_attempt()

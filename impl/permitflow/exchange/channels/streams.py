@@ -11,14 +11,14 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import JobTotalError, PermitflowError, TaskRetryError
+from permitflow.errors import ChannelAbortedError, JobTotalError, PermitflowError, TaskRetryError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Codec
 from permitflow.stream.control import Connection
-from permitflow.stream.frames import Abort, Get, Put
+from permitflow.stream.frames import Abort, End, Get, Put
 from permitflow.stream.session import State
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
@@ -256,6 +256,18 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
             if put.attempt is None or books.spoils(put.attempt):
                 await self._break(str(error))
             raise
+
+    async def _require_whole(self, end: End) -> None:
+        """Break the channel if it is to end, and has rows of a job that nobody knows to be all.
+
+        Raises:
+            ChannelAbortedError: that is so.
+        """
+        name = self._channel.name
+        if end.closes_channel and (job := self._channel.attempts.unfinished(name)):
+            reason = f"it was to end, and job {job!r} has not said that its rows there are all"
+            await self._break(reason)
+            raise ChannelAbortedError(channel=name, reason=reason)
 
     def _rows_so_far(self) -> int:
         if not self.name:  # both ends have not agreed yet
