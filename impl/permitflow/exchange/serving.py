@@ -54,7 +54,7 @@ from permitflow.stream.control import (
     Rollback,
 )
 from permitflow.stream.frames import Cancel, Get, Put
-from permitflow.stream.handshake import agree, require_version
+from permitflow.stream.handshake import agree
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.buffers import Buffer, Received
@@ -107,7 +107,6 @@ class _Producer:
 
     async def serve(self) -> None:
         put = await self.end.dialled()
-        require_version(put.protocol_version)
         self._hold.begin(Right.PRODUCE, put.channel)
         self._exchange.readiness.require(Phase.READY)
         self._exchange.require_own_store()
@@ -181,7 +180,6 @@ async def _serve_get(
     try:
         async with carrying(end, stopping, _until_revoked(end, hold)):
             get = await end.dialled()
-            require_version(get.protocol_version)
             exchange.require_own_store()
             assert isinstance(get, Get), "the session has refused everything else"
             if get.probe:

@@ -101,10 +101,8 @@ def verify(agreement: Agreement, request: Get | Put) -> Parameters:
     """Check the server's decision; it may be wrong.
 
     Raises:
-        VersionMismatchError: the server speaks another version.
         ParameterMismatchError: the flow is another one, or a parameter is missing, cannot work, or exceeds the wishes.
     """
-    require_version(agreement.protocol_version)
     if request.flow not in ("", agreement.flow):
         raise ParameterMismatchError(
             name="flow", ours=request.flow, theirs=agreement.flow, rule="must be the requested one"
@@ -113,11 +111,12 @@ def verify(agreement: Agreement, request: Get | Put) -> Parameters:
     return agreed
 
 
-def require_version(theirs: int) -> None:
-    """Refuse a peer of another version.
+def own_version(theirs: int) -> int:
+    """The version of a peer, before anything else is read of its first frame: in another one it may mean anything.
 
     Raises:
-        VersionMismatchError: the versions differ.
+        VersionMismatchError: it is not that of this end.
     """
     if theirs != PROTOCOL_VERSION:
         raise VersionMismatchError(ours=PROTOCOL_VERSION, theirs=theirs)
+    return theirs

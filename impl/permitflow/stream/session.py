@@ -143,11 +143,10 @@ class Session(Generic[T]):
         ``own`` and ``window`` are the limits of this end.
 
         Raises:
-            HandshakeError: version or parameters cannot be reconciled.
+            ParameterMismatchError: the parameters cannot be reconciled.
             InvalidParametersError: the client's wishes cannot work at all.
         """
         self._require(State.DECIDING, "accept")
-        handshake.require_version(self.request.protocol_version)
         parameters = handshake.agree(own, self.request)
         window = handshake.agree_on_bytes(window, self.request)
         agreement = handshake.accept(

@@ -432,6 +432,10 @@ def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
 def _marker(message: pb.Marker) -> Marker:
     name = message.WhichOneof("value")
     value: Marker = None if name is None else getattr(message, name)
+    if (size := _marker_bytes(value)) > MOST_MARKER_BYTES:
+        raise UndecodableDataError(
+            what=f"a barrier or watermark that carries {size} bytes", reason=f"{MOST_MARKER_BYTES} are the most"
+        )
     return value
 
 

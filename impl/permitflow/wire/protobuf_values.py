@@ -19,6 +19,7 @@ from permitflow.stream import control, frames, resuming, traffic
 from permitflow.stream.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.stream.control import ChannelState, Retention
 from permitflow.stream.frames import EndOutcome
+from permitflow.stream.handshake import own_version
 from permitflow.wire.schemas import facts_of, read_schema
 from permitflow.wire.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -95,6 +96,7 @@ _NUMBERS: dict[str, int] = {
 """Enumerations that travel as numbers."""
 _CODECS = {_NUMBERS[codec]: codec for codec in Codec}
 _OUTCOMES = {_NUMBERS[outcome]: outcome for outcome in EndOutcome}
+_AWAITED = {_NUMBERS[outcome]: outcome for outcome in (EndOutcome.CONSUMED, EndOutcome.ACCEPTED)}
 _STATES = {_NUMBERS[state]: state for state in ChannelState}
 _RETENTIONS = {_NUMBERS[retention]: retention for retention in Retention}
 _SAID_AGAIN = 64  # returns of permits repeat the same bytes
@@ -262,12 +264,13 @@ _WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
 Convert: TypeAlias = Callable[[Any], Any]
 
 _READ: dict[str, Convert] = {
+    **{f"{first}.protocol_version": own_version for first in ("Get", "Put", "Agreement")},  # read before other fields
     "SameHostAnswer.refusal": printable,
     "CompressionOffer.codecs": _known_codecs,
     "CompressionOffer.wanted": _CODECS.get,
     "CompressionAnswer.codec": partial(_known, "an agreement", "compression by codec {}", {0: None} | _CODECS),
     "CompressionAnswer.refusal": printable,
-    "End.until": partial(_known, "an end", "until = {}", _OUTCOMES),
+    "End.until": partial(_known, "an end", "until = {}", _AWAITED),
     "Ended.outcome": partial(_known, "the answer to an end", "outcome = {}", _OUTCOMES),
     "ChannelPosition.state": partial(_known, "a position", "state = {}", _STATES),
     "ChannelPosition.schema": read_schema,

@@ -44,7 +44,6 @@ from permitflow.stream.handshake import (
     accept,
     agree,
     agree_on_bytes,
-    require_version,
     stated,
     verify,
     verify_bytes,
@@ -233,7 +232,6 @@ class Peer(ABC):
         else:
             if not isinstance(frame, Put | Get):
                 raise UnexpectedFrameError(frame=frame_name(frame), expected="Put or Get")
-            require_version(frame.protocol_version)
             if frame.channel != CHANNEL:
                 raise WireFault(f"it asks for channel {frame.channel!r}, not {CHANNEL!r}")
             agreed, self._window = agree(self._agreed, frame), agree_on_bytes(self._window, frame)

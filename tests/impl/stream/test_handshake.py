@@ -5,14 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow import ChannelParameters, Kind, Oversize
-from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
+from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow.flows.seam import Wishes
 from permitflow.stream.frames import Agreement, Get
-from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
-from permitflow.stream.session import UpstreamSession
+from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, stated, verify
 
 
 @st.composite
@@ -110,17 +109,6 @@ def test_an_acceptor_without_initial_permits_withholds_none() -> None:
 def test_splitting_and_whole_chunks_cannot_be_reconciled() -> None:
     with pytest.raises(ParameterMismatchError, match=r"oversize .* 'split', the peer 'whole'"):
         agree(ChannelParameters(), get(ChannelParameters(oversize=Oversize.WHOLE)))
-
-
-@pytest.mark.parametrize("theirs", [0, PROTOCOL_VERSION + 1, 2**32 - 1])
-def test_another_version_is_refused(theirs: int) -> None:
-    session: UpstreamSession[str] = UpstreamSession()
-    session.receive(get(version=theirs))
-    with pytest.raises(VersionMismatchError, match=str(theirs)):
-        session.accept(ChannelParameters(), schema=b"")
-    with pytest.raises(VersionMismatchError, match=str(theirs)):
-        verify(Agreement(theirs, "permits", PERMITS.state(ChannelParameters()), b""), get())
-    require_version(PROTOCOL_VERSION)
 
 
 HONEST = StatedParameters(8, 4, 4, 1, "split", 6)

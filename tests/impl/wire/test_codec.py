@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from permitflow import Kind, Message, Permits
 from permitflow.client import JobTotal, Staging, TaskAttempt
-from permitflow.errors import InvalidParametersError, ParameterMismatchError, PermitflowError, UndecodableDataError
+from permitflow.errors import (
+    InvalidParametersError,
+    ParameterMismatchError,
+    PermitflowError,
+    UndecodableDataError,
+    VersionMismatchError,
+)
 from permitflow.flows.gate.core import GATE
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import StatedParameters
@@ -25,6 +31,7 @@ from permitflow.stream.frames import (
     SameHostAnswer,
     SameHostOffer,
 )
+from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.codec import (
     LONE_BODY_AT,
     EncodedChunks,
@@ -39,7 +46,7 @@ from permitflow.wire.protobuf_values import decode_announcement
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 counts = st.integers(-(2**63), 2**63 - 1)
-versions = st.integers(0, 2**32 - 1)
+versions = st.just(PROTOCOL_VERSION)
 markers = (
     st.none()
     | counts
@@ -178,16 +185,26 @@ def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
         ),
         (
             pb.FromUpstream(
-                frames=[pb.UpstreamFrame(agreement=pb.Agreement(flow="permits", compression={"codec": 7}))]
+                frames=[
+                    pb.UpstreamFrame(
+                        agreement=pb.Agreement(
+                            protocol_version=PROTOCOL_VERSION, flow="permits", compression={"codec": 7}
+                        )
+                    )
+                ]
             ).SerializeToString(),
             "compression by codec 7 is not known",
         ),
         (
-            pb.FromUpstream(frames=[pb.UpstreamFrame(put=pb.Put(wanted=b"\x08\x01"))]).SerializeToString(),
+            pb.FromUpstream(
+                frames=[pb.UpstreamFrame(put=pb.Put(protocol_version=PROTOCOL_VERSION, wanted=b"\x08\x01"))]
+            ).SerializeToString(),
             "they do not say of which flow",
         ),
         (
-            pb.FromUpstream(frames=[pb.UpstreamFrame(put=pb.Put(flow="permits", wanted=b"?"))]).SerializeToString(),
+            pb.FromUpstream(
+                frames=[pb.UpstreamFrame(put=pb.Put(protocol_version=PROTOCOL_VERSION, flow="permits", wanted=b"?"))]
+            ).SerializeToString(),
             "parameters of flow 'permits' cannot be decoded",
         ),
     ],
@@ -213,10 +230,26 @@ def test_before_the_agreement_feedback_stays_bytes() -> None:
 
 @pytest.mark.parametrize("name", ["carrier-pigeons", "", "os.path", "x" * 10_000])
 def test_a_flow_that_is_not_known_here_is_refused_by_its_name(name: str) -> None:
-    message = pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=pb.Agreement(flow=name))]).SerializeToString()
+    message = pb.FromUpstream(
+        frames=[pb.UpstreamFrame(agreement=pb.Agreement(protocol_version=PROTOCOL_VERSION, flow=name))]
+    ).SerializeToString()
     with pytest.raises(ParameterMismatchError, match="must be one that both ends know") as caught:
         decode_upstream(message)
     assert (caught.value.name, caught.value.theirs) == ("flow", name[:200])
+
+
+@pytest.mark.parametrize("theirs", [0, PROTOCOL_VERSION + 1, 2**32 - 1])
+def test_another_version_is_refused_whatever_else_is_said(theirs: int) -> None:
+    stated: Any = {"protocol_version": theirs, "flow": "carrier-pigeons"}
+    agreement = pb.UpstreamFrame(agreement=pb.Agreement(**stated, parameters=b"\xff", compression={"codec": 7}))
+    dialled = pb.UpstreamFrame(put=pb.Put(**stated, wanted=b"\xff"))
+    for frame in (agreement, dialled):
+        with pytest.raises(VersionMismatchError) as caught:
+            decode_upstream(pb.FromUpstream(frames=[frame]).SerializeToString())
+        assert (caught.value.ours, caught.value.theirs) == (PROTOCOL_VERSION, theirs)
+    asked = pb.FromDownstream(frames=[pb.DownstreamFrame(get=pb.Get(**stated))])
+    with pytest.raises(VersionMismatchError):
+        decode_downstream(asked.SerializeToString(), None)
 
 
 @pytest.mark.parametrize("rows", [(-1,), (2, -1)])
@@ -236,6 +269,14 @@ def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> Non
     with pytest.raises(InvalidParametersError, match=rule) as caught:
         messages_of([Data(Message(kind, payload))])
     assert caught.value.name == kind.value
+
+
+@pytest.mark.parametrize("value", [{"text": "☃" * 350_000}, {"data": TOO_LONG["bytes"]}], ids=["text", "data"])
+def test_a_marker_that_is_too_long_is_its_writers_fault(value: Any) -> None:
+    """Else it would travel on to the consumer's stream, which cannot carry it."""
+    message = pb.FromUpstream(frames=[pb.UpstreamFrame(watermark=pb.Marker(**value))])
+    with pytest.raises(UndecodableDataError, match="1048576 are the most"):
+        decode_upstream(message.SerializeToString())
 
 
 def test_many_frames_are_cut_into_messages_that_are_accepted() -> None:
@@ -279,6 +320,7 @@ def downstream_of(outcome: int) -> bytes:
     [
         (lambda: decode_upstream(upstream_of(until=99)), "an end cannot be decoded: until = 99 is not known"),
         (lambda: decode_upstream(upstream_of(until=0)), "until = 0 is not known"),
+        (lambda: decode_upstream(upstream_of(until=3)), "until = 3 is not known"),
         (lambda: decode_downstream(downstream_of(99), PERMITS), "outcome = 99 is not known"),
         (lambda: decode_downstream(downstream_of(0), PERMITS), "outcome = 0 is not known"),
         (lambda: decode_upstream(pb.FromUpstream(sign=77).SerializeToString()), "a message with sign 77"),  # type: ignore[arg-type]
@@ -291,6 +333,7 @@ def downstream_of(outcome: int) -> bytes:
     ids=[
         "until 99",
         "until 0",
+        "until cancelled",
         "outcome 99",
         "outcome 0",
         "sign 77 upstream",
