@@ -447,7 +447,7 @@ class RemoteEnd(ABC, Generic[S]):
         ``rows``: the schema in which a producer's rows are read, see ``fitted``; None: ``schema``, which it has stated.
 
         Raises:
-            HandshakeError: version or parameters cannot be reconciled.
+            ParameterMismatchError: the parameters cannot be reconciled.
             InvalidParametersError: the peer's parameters are invalid.
         """
         met, offer = self._carrier.meeting.answer, self._session.request.compression
@@ -466,7 +466,8 @@ class RemoteEnd(ABC, Generic[S]):
         )
         self._carrier.change_over()
         self._begin(batches)
-        self._wake_all()
+        self._writing.now()  # alone in its message
+        self._announce()
 
     async def agreed(self) -> None:
         """Wait until the acceptor has agreed.

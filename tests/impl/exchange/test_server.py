@@ -17,16 +17,19 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from permitflow.carriers.byte_stream import Kind
-from permitflow.carriers.connection import SERVICE
+from permitflow.carriers.connection import GET_STREAM, SERVICE
 from permitflow.carriers.framing import header
 from permitflow.client import control, get, put
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
-from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer, Retention
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
 from permitflow.flows.recording import Recorder
+from permitflow.stream.frames import Agreement
 from tests.support.kept_rows import SCHEMA, refused, rows
+from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.peers_by_hand import BATCH, answered, dialling, encoded, get_frame
 from tests.support.served import served
 from tests.support.turns import turns
 
@@ -98,6 +101,20 @@ async def test_a_watcher_hears_of_each_change() -> None:
         watching.cancel()
     response = health_pb2.HealthCheckResponse
     assert heard == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
+
+
+@pytest.mark.parametrize("probe", [False, True], ids=["kept rows", "a probe"])
+async def test_the_agreement_comes_alone_in_its_message(probe: bool) -> None:
+    """What follows counts by its numbers, or takes another path."""
+    async with served(CHANNEL, parameters=SMALL, schema=BATCH.schema, retention=Retention.REPLAY) as (_, address):
+        async with put(address, CHANNEL, BATCH.schema) as sender:
+            await sender.send(BATCH)
+            await sender.end()
+        async with dialling(address, GET_STREAM) as carrier:
+            await carrier.write([encoded(GET_STREAM, get_frame(probe=probe))])
+            answer = await carrier.read()
+            assert answer is not None
+            assert [type(frame) for frame in answered(GET_STREAM, answer)] == [Agreement]
 
 
 async def test_no_listener_and_no_such_service_are_errors() -> None:
