@@ -88,7 +88,7 @@ def read_header(
     parsed = parse_header(data)
     if parsed is None and (altered := altered_header(data, is_known=is_known)) is not None:
         raise altered
-    if parsed is None or parsed[0] > Kind.TOKEN:
+    if parsed is None:
         first = bytes(data[:HEADER_BYTES])
         if first.startswith(TLS_ALERT):
             raise TlsError(who=who, reason=NEEDS_TLS)
@@ -98,6 +98,8 @@ def read_header(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
     kind, size = parsed
+    if kind > Kind.TOKEN:
+        raise UndecodableDataError(what=f"a message of kind {kind}", reason=f"{Kind.TOKEN:d} is the last kind")
     if kind != Kind.MESSAGE:
         most_bytes = _CONTENT_BYTES.get(kind, 0)
     if size > most_bytes:

@@ -98,7 +98,7 @@ class Checksums:
                     stated=f"{stated:016x} (of kind {key})",
                     computed=f"{computed:016x} (of kind {CHECKSUM_KEY})",
                 )
-            raise _missing(message, "it was altered on the way")
+            raise _missing(message, "it was altered on the way, or lacks the nine bytes with which every message ends")
         elif self._has_heard and self._are_made:
             raise _missing(message, "the end that has sent it has made some before")
         if not self._has_heard:

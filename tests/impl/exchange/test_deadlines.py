@@ -122,6 +122,7 @@ TOO_LONG = {
     "a Put of 2 MiB": (header(Kind.PUT) + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
     "2 MiB behind a Get": (header(Kind.GET) + FRAMED + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
     "a request of 8 MiB": (header(Kind.CONTROL) + header(Kind.MESSAGE, 8 << 20), f"{MOST_REQUEST_BYTES + 1024} are"),
+    "an unknown kind": (header(Kind.GET) + header(8), "7 is the last kind"),
     "a status": (header(Kind.GET) + header(Kind.STATUS), "may not come here"),
 }
 
