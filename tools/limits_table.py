@@ -99,7 +99,13 @@ FIXED: Final = (
         "a few bytes could become gigabytes; it may also take no more than an uncompressed one",
         "bytes",
     ),
-    _fixed("what a barrier or watermark carries", MOST_MARKER_BYTES, _Invalid, "it travels among the frames", "bytes"),
+    _fixed(
+        "what a barrier or watermark carries",
+        MOST_MARKER_BYTES,
+        _Undecodable,
+        "it travels among the frames; our own producers get `InvalidParametersError`, and send nothing",
+        "bytes",
+    ),
     _fixed("barriers that a channel keeps", MOST_BARRIERS, None, "their producers wait; of a channel with replay"),
     _fixed("a control request", MOST_REQUEST_BYTES, _Undecodable, "it is carried out in one go", "bytes"),
     _fixed(
