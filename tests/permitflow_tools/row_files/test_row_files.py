@@ -137,7 +137,9 @@ def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes,
 
 
 @pytest.mark.parametrize(
-    ("content", "line"), [(b'{"n": 1}\n' * 200_000 + b"x\n", "200,001"), (b"\n \nx\n", "3")], ids=["many", "blank"]
+    ("content", "line"),
+    [(b'{"n": 1}\n' * 200_000 + b"x\n", "200,001"), (b"\n \nx\n", "3"), (b"x\n", "1")],
+    ids=["many", "blank", "none"],
 )
 def test_a_wrong_line_of_json_is_told_by_its_number(content: bytes, line: str) -> None:
     with pytest.raises(RowFileError, match=f"in, line {line}: a line must be an object"):
