@@ -13,9 +13,9 @@ does not notice it is asked whether it is a mistake at all: does a step differ, 
 the invariant, with any parameters that the theorems are about?  Z3 says so, or it is one; then all theorems are asked.
 
 Three more answers are no refutation.  "Says nothing": the premises of a theorem cannot be met any more, which
-`permitflow prove` reports.  "Empty queue": an action takes the head of a queue that may be empty, which the model's
-queue refuses, as TLC does.  These two count as noticed.  "Unanswered" does not: the prover fails in another way, so
-that no theorem says anything about the mistake.
+`permitflow prove` reports.  "Refused": an action takes the head of a queue that may be empty, or replaces a member that
+may not be there, which the model's queue and family refuse.  These two count as noticed.  "Unanswered" does not: the
+prover fails in another way, so that no theorem says anything about the mistake.
 
 What was answered is kept in .cache, by the texts of the model and of its chapter: a run goes on where it was stopped.
 After a change of the prover's kernel, or of this program, --anew asks all again; so does `nox -s mutants`.
@@ -46,6 +46,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import EmptyQueueError
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.manifest import parts_of
@@ -68,9 +69,9 @@ MARK = "mistakes in models, written by python -m tools.model_mutants --write"
 SURVIVED = "survived"
 EQUAL = "no difference"
 SAYS_NOTHING = "says nothing"
-EMPTY_QUEUE = "empty queue"
+REFUSED = "refused"
 UNANSWERED = "unanswered"
-WEAK = (SAYS_NOTHING, EMPTY_QUEUE, UNANSWERED)
+WEAK = (SAYS_NOTHING, REFUSED, UNANSWERED)
 """If several apply, the first one counts."""
 
 LIMIT_SECONDS = 120
@@ -306,8 +307,8 @@ def _noticed_by(mistake: Mistake, end: str = "") -> str | None:
                 continue
             try:
                 found = decide(obligation.claim)
-            except EmptyQueueError:
-                weak.add(EMPTY_QUEUE)
+            except (EmptyQueueError, NoMemberError):
+                weak.add(REFUSED)
             except Exception:  # what the prover cannot ask refutes nothing
                 weak.add(UNANSWERED)
             else:
@@ -514,7 +515,7 @@ def main() -> int:
     return 1 if wrong_answers else 0
 
 
-KINDS = ("frame", "another theorem", SAYS_NOTHING, EMPTY_QUEUE, EQUAL, f"{EQUAL} where", SURVIVED)
+KINDS = ("frame", "another theorem", SAYS_NOTHING, REFUSED, EQUAL, f"{EQUAL} where", SURVIVED)
 """The kinds of answers: those that notice, those that find no mistake, and the last."""
 
 

@@ -103,7 +103,16 @@ def _type_ok(state: State, parameters: Parameters) -> bool:
     if parameters.is_source(ONE) and not source_ok(source_at(state, parameters, ONE), parameters, MUTER):
         return False
     counts = (heard_by(state, ONE, MUTER) >= 0, state.remade >= 0, state.remade <= parameters.remakes)
-    return sink_ok(state.sinks.get(MUTER - 1)) and all_of(counts)
+    return sink_ok(state.sinks.get(MUTER - 1)) and all_of((*counts, _are_of_sinks(state, parameters, ONE, TWO)))
+
+
+def _are_of_sinks(state: State, parameters: Parameters, up: int, down: int) -> bool:
+    """Is each signal in flight on a hop of a sink?"""
+    return in_flight(state, up, down).every(_is_of_sink, parameters)
+
+
+def _is_of_sink(signal: Signal, parameters: Parameters) -> bool:
+    return all_of((signal.muter >= 1, signal.muter <= parameters.sinks))
 
 
 def _marks(state: State, parameters: Parameters) -> bool:
@@ -245,6 +254,7 @@ def _assume_invariant(state: State, parameters: Parameters) -> None:
     of_node(lambda *at: was_told(state, at[-1], MUTER))
     of_node(_led)
     for hop in ((UP, DOWN), (ONE, TWO)):
+        assume(_are_of_sinks(state, parameters, *hop))
         assume(merged(partial(_in_order, state, parameters, *hop)))
         assume(merged(partial(_on_its_way, state, parameters, *hop)))
     for node in (UP, ONE):
@@ -628,7 +638,9 @@ def _any_hop_of_any_state(parameters: Parameters) -> State:
     up = {"up": UP - parameters.sinks - parameters.relays - 1}
     sources = Indexed.any_family(partial(any_source, sinks), parameters.sources, focus=up)
     names = nodes.focus.values()
-    return state_of(sources, sinks, nodes, tuple(product(names, names)))
+    state = state_of(sources, sinks, nodes, tuple(product(names, names)))
+    assume(_are_of_sinks(state, parameters, UP, DOWN))
+    return state
 
 
 ANY = Subject(SYSTEM, any_parameters, _any_hop_of_any_state, _ARGUMENTS)

@@ -169,7 +169,7 @@ def view_of(state: State, parameters: Parameters, up: int = ONE, down: int = TWO
         word=signals.sum_of(word_of, Word.then, NO_WORD, MUTER),
         newest=signals.sum_of(epoch_of, larger, 0, MUTER),
         line=signals.sum_of(line_of, Line.then, NO_LINE),
-        is_lawful=signals.every(_is_signal, MUTER),
+        is_lawful=all_of((signals.every(_is_signal, MUTER), signals.every(_is_of_sink_or_line, parameters))),
         is_closed=equal(heard_by(graph, number, number) % 2, 1),
         remade=state.remade,
     )
@@ -190,6 +190,10 @@ def _is_signal(signal: Signal, muter: int) -> bool:
     if signal.muter == 0:
         return any_of((equal(signal.epoch, GONE), equal(signal.epoch, 0)))
     return signal.muter != muter or any_of((equal(signal.epoch, GONE), signal.epoch > 0))
+
+
+def _is_of_sink_or_line(signal: Signal, parameters: Parameters) -> bool:
+    return all_of((signal.muter >= 0, signal.muter <= parameters.sinks))
 
 
 # The clauses, which do not fork.
@@ -348,15 +352,15 @@ def any_state(parameters: Parameters) -> State:
         return nodes.beside(lambda down: sinks.beside(lambda of: spoken(up, down, of)))
 
     known = [(name, speakers_of(name)) for name in (up, one)]
+
+    def met_of(up: int) -> Indexed[Any]:
+        """The same ones when they are asked for again: what is known of them then is."""
+        met = next((speakers for name, speakers in known if is_same(up, name)), None)
+        return speakers_of(up) if met is None else met
+
     state = State(
         *mute.state_of(sources, sinks, nodes, ((up, down), (one, two)), _LAWS),
-        spoken=cast(
-            Any,
-            nodes.beside(
-                # The same ones when they are asked for again: what is known of them then is.
-                lambda up: next((speakers for name, speakers in known if is_same(up, name)), None) or speakers_of(up)
-            ),
-        ),
+        spoken=cast(Any, nodes.beside(met_of)),
         noted=cast(Any, sources.beside(partial(mute.row_of, sinks, operation("noted")))),
     )
     _assume_links(nodes, parameters)

@@ -448,11 +448,13 @@ def _any_places(parameters: Parameters) -> State:
     tasks = Indexed.any_family(member_by_name(Task, "task."), parameters.tasks, focus={"0": _TASK})
     attempts = Indexed.any_family(member_by_name(Attempt, "attempt."), parameters.attempts, focus={"0": _ATTEMPT})
     published = Indexed.any_family(function("published"), parameters.exchanges, focus={"0": _EXCHANGE})
-    return arbitrary(State, special={"tasks": tasks, "attempts": attempts, "published": published})
+    state = arbitrary(State, special={"tasks": tasks, "attempts": attempts, "published": published})
+    assume(all_of((state.begun >= 0, _attempt_ok(state, parameters, _ATTEMPT))))
+    return state
 
 
 ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_places, _ARGUMENTS)
-"""Any tasks, attempts and exchanges in any state at all."""
+"""Any tasks, attempts and exchanges in any state, in which the attempt that acts has the right type."""
 
 
 def _names(family: object) -> tuple[int, ...]:

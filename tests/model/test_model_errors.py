@@ -11,7 +11,7 @@ import pytest
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.replay import StepByStep, replay
-from permitflow_model.kernel.system import Action, LeadsTo, ModelError, System, require
+from permitflow_model.kernel.system import Action, Disabled, LeadsTo, ModelError, System, require
 
 
 class State(NamedTuple):
@@ -91,9 +91,28 @@ def guards_by_a_coroutine(state: State, _: None) -> State:
     return state
 
 
+def guards_by_a_pair(state: State, _: None) -> State:
+    require((state.n < 3, "small"))
+    return state
+
+
+def guards_by_a_word(state: State, _: None) -> State:
+    require("small")
+    return state
+
+
+def guards_by_nothing(state: State, _: None) -> State:
+    require(None)
+    return state
+
+
 def up(state: State, _: None) -> State:
     require(state.n < 3)
     return state._replace(n=state.n + 1)
+
+
+def never(_state: State, _: None) -> State:
+    raise Disabled
 
 
 def is_small(state: State) -> bool:
@@ -110,6 +129,7 @@ def up_by(state: State, _: None, count: int) -> State:
 
 
 def system(*actions: Action[Any, Any], initial: Perform = lambda _: State(), **more: Any) -> System[Any, Any]:
+    actions = actions or (Action("never", never),)
     return System(module="M", initial=initial, actions=actions, invariants=more.pop("invariants", {}), **more)
 
 
@@ -154,6 +174,9 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
         guards_by_a_coroutine,
         "action 'up' in state State(n=0, seen=()): `require` was given <coroutine object asynchronous at ",
     ),
+    "a guard with a text": (guards_by_a_pair, "was given (True, 'small'); give it a condition: True or False"),
+    "a guard that is a word": (guards_by_a_word, "`require` was given 'small'; give it a condition: True or False"),
+    "a guard that is nothing": (guards_by_nothing, "`require` was given None; give it a condition: True or False"),
     "an argument too few": (up_by, "action 'up' in state State(n=0, seen=()): TypeError: up_by() missing 1 required"),
 }
 
@@ -347,6 +370,11 @@ def test_a_function_among_the_actions_is_refused() -> None:
         ModelError, match=r"actions must be Actions, as in \(Action\('send', send\),\), not <function up"
     ):
         system(up)  # type: ignore[arg-type]
+
+
+def test_a_model_without_actions_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"a model must have actions, as in .*; this one can do nothing"):
+        System("M", lambda _: State(), (), invariants={})
 
 
 def test_one_action_without_its_comma_is_refused() -> None:

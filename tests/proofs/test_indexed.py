@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import pytest
 
+from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import larger
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, merged, natural
 
 
 class Bin(NamedTuple):
@@ -233,6 +234,32 @@ def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]
     assert decide(claim).outcome == "refuted"
 
 
+def put_behind_the_last() -> bool:
+    bins, _, _ = any_bins()
+    return bins.put(bins.size(), Bin(5, False)).every(has_some) == bins.every(has_some)
+
+
+def put_at_any_number() -> bool:
+    bins, _, _ = any_bins()
+    return merged(lambda: has_some(bins.put(integer("any"), Bin(5, False)).get(0)))
+
+
+@pytest.mark.parametrize("claim", [put_behind_the_last, put_at_any_number])
+def test_a_member_that_is_not_there_cannot_be_replaced(claim: Callable[[], bool]) -> None:
+    with pytest.raises(NoMemberError):
+        decide(claim)
+
+
+def test_what_is_known_of_every_member_is_asked_of_members_only() -> None:
+    def still_open() -> bool:
+        bins, one, _ = any_bins()
+        bins.know(bins.size())
+        bins.assume_every(lambda name: bins.put(name, Bin(0, bins.get(name).is_open)).get(name).is_open)
+        return bins.get(one).is_open
+
+    assert decide(still_open).outcome == "proved"
+
+
 def test_only_the_largest_is_known_of_listed_items() -> None:
     def adds_up() -> bool:
         bins, _, _ = any_bins()
@@ -256,8 +283,9 @@ def test_names_cannot_be_listed_and_members_are_numbers() -> None:
 
 def test_a_frame_tells_apart_what_is_in_focus_and_any_other_member() -> None:
     def parts() -> bool:
-        one = integer("one")
-        bins = Indexed.any_family(member_by_name(Bin, "bin."), natural("size", 1), focus={"0": one})
+        one, size = natural("one"), natural("size", 1)
+        assume(one < size)
+        bins = Indexed.any_family(member_by_name(Bin, "bin."), size, focus={"0": one})
         emptied_one = bins.put(one, Bin(0, False))
         words = [word for word, _ in bins.parts()]
         (_, after), (_, other_after) = emptied_one.parts()

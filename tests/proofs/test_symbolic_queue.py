@@ -1,5 +1,6 @@
 """The symbolic queue stands for every real queue: what it assumes excludes none, and no more is known of it."""
 
+from collections.abc import Callable
 from operator import add
 
 import pytest
@@ -7,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.indexed import Indexed
 from permitflow_proofs.kernel.obligation import Finding, decide
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import queue_obligations
-from permitflow_proofs.kernel.symbols import assume, implies, integer, merged, natural
+from permitflow_proofs.kernel.symbols import assume, choice, function, implies, integer, merged, natural
 
 
 def itself(item: int) -> int:
@@ -211,6 +214,26 @@ def test_the_head_of_an_empty_queue_is_an_error_as_it_is_in_the_model() -> None:
 def test_unknown_items_cannot_be_listed() -> None:
     with pytest.raises(TypeError, match="the items of numbers cannot be listed; ask sum_of or every"):
         decide(lambda: any_numbers() is not None and list(any_numbers()) == [])
+
+
+STAND_INS: dict[str, Callable[[], object]] = {
+    "queue": any_numbers,
+    "family": lambda: SymbolicFamily.any_family("members", integer),
+    "members by name": lambda: Indexed.any_family(function("member"), natural("size")),
+    "word": lambda: choice("word", ("yes", "no")),
+}
+
+
+@pytest.mark.parametrize("kind", STAND_INS)
+def test_a_stand_in_is_neither_true_nor_false(kind: str) -> None:
+    with pytest.raises(TypeError, match="is neither true nor false; ask what is meant"):
+        decide(lambda: bool(STAND_INS[kind]()))
+
+
+@pytest.mark.parametrize("kind", ["queue", "family", "members by name"])
+def test_stand_ins_are_not_compared(kind: str) -> None:
+    with pytest.raises(TypeError, match="cannot be compared; compare what is meant"):
+        decide(lambda: STAND_INS[kind]() == STAND_INS[kind]())
 
 
 def test_each_assumption_is_proved_of_arrays() -> None:

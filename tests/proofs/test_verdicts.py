@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State, conservat
 from permitflow_proofs import Theorem, prove
 from permitflow_proofs import __main__ as command
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation
-from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
+from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.symbols import assume, integer, natural
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 
@@ -75,6 +76,12 @@ def test_a_twin_that_does_not_fail_makes_the_check_worthless(twin: Callable[[], 
     verdict = prove(theorem(obligation(true, twin)))
     assert (verdict.outcome, verdict.is_as_expected, verdict.twins_refuted) == ("proved", False, 0)
     assert verdict.problems() == ["it: its twin did not fail, so the check could not have either"]
+
+
+@pytest.mark.parametrize("said", [(False, "why"), None, "yes"], ids=repr)
+def test_a_claim_that_says_no_truth_value_is_refused(said: Any) -> None:
+    with pytest.raises(TypeError, match="a claim must return whether it holds, not"):
+        decide(lambda: said)
 
 
 def test_an_undecided_claim_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:

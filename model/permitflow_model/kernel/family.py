@@ -32,7 +32,7 @@ class Family(Protocol[M]):
         ...
 
     def put(self, name: int, member: M) -> "Family[M]":
-        """The family with another member of this name."""
+        """The family with another member of this name, which one must have."""
         ...
 
     def map(self, change: Callable[..., M], *context: object) -> "Family[M]":
@@ -72,6 +72,20 @@ class NamedFamily(Family[M], Protocol[M]):
         ...
 
 
+class NoMemberError(IndexError):
+    """An action looks at, or replaces, a member of a name that perhaps none has: its guard forgets that."""
+
+    def __init__(self, name: object, size: object) -> None:
+        """``name`` is that of the member, ``size`` that of the family; they may be symbolic."""
+        super().__init__(f"a family of {size} has no member {name}; an action that names one requires that it is there")
+
+
+def _known(name: int, size: int) -> int:
+    if 0 <= name < size:
+        return name
+    raise NoMemberError(name, size)
+
+
 class Members(tuple[M, ...]):
     """A family as a tuple: for exploration, tests and replay.  In TLA+ it is a sequence, which counts from 1."""
 
@@ -87,17 +101,12 @@ class Members(tuple[M, ...]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self[self._known(name)]
+        return self[_known(name, len(self))]
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
-        self._known(name)
+        _known(name, len(self))
         return Members((*self[:name], member, *self[name + 1 :]))
-
-    def _known(self, name: int) -> int:
-        if 0 <= name < len(self):
-            return name
-        raise IndexError(f"a family of {len(self)} has no member {name}")
 
     def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed."""
@@ -164,6 +173,7 @@ class Alike(Generic[M]):
 
     def put(self, name: int, member: M) -> "Alike[M]":
         """The family with another member of this name."""
+        _known(name, self._size)
         others = [(other, its) for other, its in self._others if other != name]
         return Alike(self._member, self._size, (*others, (name, member)))
 
@@ -209,6 +219,7 @@ class MadeByName(Generic[M]):
 
     def put(self, name: int, member: M) -> "MadeByName[M]":
         """The family with another member of this name."""
+        _known(name, self._size)
         return MadeByName(lambda other: member if other == name else self._make(other), self._size)
 
 

@@ -33,14 +33,21 @@ def require(guard: object) -> None:
 
     Raises:
         Disabled: the guard is false.
-        ModelError: it is a function or a coroutine, which would always hold.
+        ModelError: it is no condition, such as a function, or a condition with a text: a pair always holds.
     """
     if guard is True:
         return
+    if not isinstance(guard, int) and not has_truth(guard):
+        is_uncalled = callable(guard) or isawaitable(guard)
+        advice = "call it, and let it be a plain function" if is_uncalled else "give it a condition: True or False"
+        raise ModelError(f"`require` was given {shown(guard)}; {advice}")
     if not guard:
         raise Disabled
-    if callable(guard) or isawaitable(guard):
-        raise ModelError(f"`require` was given {shown(guard)}; call it, and let it be a plain function")
+
+
+def has_truth(value: object) -> bool:
+    """Is it a truth value, perhaps a symbol's?  Other values are true for reasons that a model does not mean."""
+    return isinstance(value, bool) or (type(value).__module__ != "builtins" and hasattr(value, "__bool__"))
 
 
 @dataclass(frozen=True)
@@ -229,6 +236,8 @@ class System(Generic[S, P]):
         for what, condition in conditions:
             _require_function(what, condition)
         names = Counter(action.name for action in self.actions)
+        if not names:
+            raise ModelError("a model must have actions, as in (Action('send', send),); this one can do nothing")
         if twice := [name for name, count in names.items() if count > 1]:
             raise ModelError(
                 f"two actions are named {twice[0]!r}: give each its own name; one action with several "
@@ -241,9 +250,7 @@ class System(Generic[S, P]):
         if self.must_move is None:
             return True
         must = self.must_move(state, parameters)
-        # A symbol has a truth of its own; other values are true for reasons that the model does not mean.
-        is_symbol = type(must).__module__ != "builtins" and hasattr(must, "__bool__")
-        if not is_symbol and not isinstance(must, bool):
+        if not has_truth(must):
             raise ModelError(f"must_move returned {shown(must)}; return whether it holds, as True or False")
         return not must or self.can_move(state, parameters)
 

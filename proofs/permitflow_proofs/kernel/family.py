@@ -27,6 +27,7 @@ from permitflow_model.kernel.family import Family
 from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import (
+    Opaque,
     Truth,
     all_of,
     assume,
@@ -195,7 +196,7 @@ class Unseen:
     changes: tuple[_Change, ...]
 
 
-class SymbolicFamily(Generic[M]):
+class SymbolicFamily(Opaque, Generic[M]):
     """Any family: members in focus, whose names are 0 and 1, and others."""
 
     __slots__ = ("_changes", "_focus", "_others")

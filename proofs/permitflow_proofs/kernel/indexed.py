@@ -20,10 +20,12 @@ from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import Queue, larger
 from permitflow_proofs.kernel.family import compared
 from permitflow_proofs.kernel.paths import Notes
 from permitflow_proofs.kernel.symbols import (
+    Opaque,
     all_of,
     assume,
     equal,
@@ -121,12 +123,17 @@ class _Book:
         limit(merged(partial(fact, found)))
         return self.add_name(found)
 
+    def has(self, name: int) -> bool:
+        """Is there a member of this name?"""
+        return all_of((name >= 0, name < self.size))
+
     def _tell(self, fact: _Fact, tell: _Tell, name: int) -> None:
-        in_range = all_of((name >= 0, name < self.size))
-        tell(implies(in_range, merged(partial(fact, name))))
+        # Only of a member: the fact may be of a step, which replaces it.
+        is_there = self.has(name)
+        tell(implies(is_there, merged(partial(fact, name), where=is_there)))
 
 
-class _Listed(Generic[T]):
+class _Listed(Opaque, Generic[T]):
     """The items of a family's members."""
 
     def __init__(
@@ -173,7 +180,7 @@ class _Listed(Generic[T]):
         return all_of((self._members.every_by_name(of), *pushed))
 
 
-class Indexed(Generic[M]):
+class Indexed(Opaque, Generic[M]):
     """Any family of at least one member, by symbolic names."""
 
     __slots__ = ("_answers", "_at", "_before", "_book", "_sums")
@@ -260,7 +267,13 @@ class Indexed(Generic[M]):
         return self._at(name)
 
     def put(self, name: int, member: M) -> "Indexed[M]":
-        """The family with another member of this name, which one must have."""
+        """The family with another member of this name.
+
+        Raises:
+            NoMemberError: perhaps none has it, on this path, as the model's family would.
+        """
+        if not self._book.has(name):
+            raise NoMemberError(name, self.size())
 
         def at(other: int) -> M:
             return member if other == name else self._at(other)

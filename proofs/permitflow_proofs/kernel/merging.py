@@ -31,10 +31,11 @@ _Case = tuple[tuple[tuple[Condition, bool], ...], Condition | bool]
 class Merge:
     """One function's cases."""
 
-    def __init__(self, start: int) -> None:
-        """``start``: how many steps the path had taken before."""
+    def __init__(self, start: int, given: Condition | None = None) -> None:
+        """``start``: how many steps the path had taken before; ``given``: only where this holds is anything asked."""
         self.start = start
         self.condition: Condition = _Cases(())
+        self._given = given
         self._left_out = _WHOLE
         self._answers: list[tuple[Condition, bool]] = []
         self._at = 0
@@ -58,7 +59,7 @@ class Merge:
                 result = function()
             except Exception as error:
                 if not is_excluded():
-                    if isinstance(error, Disabled) and self._answers:
+                    if isinstance(error, Disabled) and self.answered():
                         raise GuardOfOneCase("ask whether an action is enabled before it is performed") from error
                     raise
                 has_failed = True
@@ -95,7 +96,8 @@ class Merge:
 
     def answered(self) -> list[z3.BoolRef]:
         """The answers in this case so far."""
-        return _answered(self._answers[: self._at])
+        given = [] if self._given is None else [self._given.term]
+        return [*given, *_answered(self._answers[: self._at])]
 
     def note_effect(self) -> None:
         """This case makes a symbol or assumes something."""

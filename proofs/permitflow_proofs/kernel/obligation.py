@@ -13,7 +13,7 @@ import z3
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.runs import Move, Run
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Disabled, System, has_truth
 from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, given_by
 from permitflow_proofs.kernel.paths import Explorer
@@ -147,7 +147,7 @@ def decide(claim: Claim) -> Finding:
     example: tuple[z3.BoolRef, ...] | None = None
     given: Given | None = None
     seen: tuple[Condition, ...] | None = None
-    for path in explorer.paths(lambda: bool(claim())):
+    for path in explorer.paths(lambda: _holds(claim)):
         if not path.enabled:
             continue
         met = path.premises.assumed
@@ -169,6 +169,18 @@ def decide(claim: Claim) -> Finding:
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
     covered = None if counterexample else explorer.coverage()
     return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given, covered)
+
+
+def _holds(claim: Claim) -> bool:
+    """Does it hold on this path?
+
+    Raises:
+        TypeError: it returns something else than a truth value, which Python may take for true.
+    """
+    held = claim()
+    if not has_truth(held):
+        raise TypeError(f"a claim must return whether it holds, not {held!r}")
+    return bool(held)
 
 
 def _require_one_given(before: Given | None, after: Given | None) -> None:

@@ -262,16 +262,16 @@ class Explorer:
             self.is_supposing = False
         self.assume(condition)
 
-    def merge(self, function: Callable[[], Condition | bool]) -> Condition:
-        """What a function returns, as one condition: its forks stay inside."""
+    def merge(self, function: Callable[[], Condition | bool], given: Condition | None = None) -> Condition:
+        """What a function returns, as one condition: its forks stay inside.  It may do anything where this is false."""
         if self._merging:
-            merge = Merge(self._trail.position)
+            merge = Merge(self._trail.position, given)
             with self._evaluating(merge):
                 merge.run(function, self._excludes)
             return merge.condition
         self._is_known = self._merges_met < len(self._merges)
         if not self._is_known:
-            self._merges.append(Merge(self._trail.position))
+            self._merges.append(Merge(self._trail.position, given))
         merge = self._merges[self._merges_met]
         self._merges_met += 1
         with self._evaluating(merge):

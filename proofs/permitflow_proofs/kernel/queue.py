@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVa
 
 from permitflow_model.kernel.queue import EmptyQueueError
 from permitflow_proofs.kernel.paths import Notes
-from permitflow_proofs.kernel.symbols import all_of, any_like, equal, implies, integer, limit, merged, truth
+from permitflow_proofs.kernel.symbols import Opaque, all_of, any_like, equal, implies, integer, limit, merged, truth
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -195,7 +195,7 @@ def _is_parted(whole: V, end: End, taken: V, rest: V, plus: Callable[[V, V], V],
     return parted(whole, rest, taken, plus)
 
 
-class SymbolicQueue(Generic[T]):
+class SymbolicQueue(Opaque, Generic[T]):
     """Any queue: unknown items, then those that were pushed since."""
 
     __slots__ = ("_pushed", "_unknown")

@@ -65,7 +65,6 @@ class SymbolicSequence(Shape, Generic[N]):
     """Items one after another, known or unknown, with the interface of the model's queue."""
 
     __slots__ = ("_parts", "_pattern", "_split", "_term")
-    __hash__ = None  # type: ignore[assignment]  # the declared way to say: not hashable
 
     def __init__(self, pattern: N, parts: Sequence[_UnknownItems | N] = ()) -> None:
         """``pattern``: any item.  Without parts, the sequence is empty."""

@@ -58,11 +58,36 @@ def truth_term(value: object) -> z3.BoolRef:
     raise TypeError(f"expected a truth value, not {value!r}")
 
 
-class _Term:
+class Opaque:
+    """Refuses Python's own questions, which every object answers: is it true, is it equal to another one?
+
+    A model's queue is true where it is not empty; a stand-in for any queue would be true always, without an error.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # the declared way to say: not hashable
+
+    def __bool__(self) -> bool:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} is neither true nor false; ask what is meant, as is_empty() does")
+
+    def __eq__(self, other: object) -> Any:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} cannot be compared; compare what is meant, as size() or every(...)")
+
+
+class _Term(Opaque):
     """A Z3 term that is built when it is asked for, once."""
 
     __slots__ = ("_make", "_term")
-    __hash__ = None  # type: ignore[assignment]  # the declared way to say: not hashable
 
     def __init__(self, make: Make) -> None:
         """``make`` builds the term."""
@@ -88,7 +113,6 @@ class Truth(_Term):
     """A condition.  Python's question for its truth forks the run."""
 
     __slots__ = ()
-    __hash__ = None
 
     def __bool__(self) -> bool:
         return current_explorer().decide(self)
@@ -133,7 +157,6 @@ class Integer(_Term):
     """A mathematical integer."""
 
     __slots__ = ()
-    __hash__ = None
 
     __add__ = _arithmetic(z3.Z3_mk_add)
     __radd__ = _arithmetic(z3.Z3_mk_add, is_reflected=True)
@@ -193,7 +216,6 @@ class Choice(_Term):
     """One of several words, compared with ``==``, also by ``match``."""
 
     __slots__ = ("options",)
-    __hash__ = None
 
     def __init__(self, make: Make, options: tuple[str, ...]) -> None:
         """``make`` builds a term of sort Int that is an index into the options."""
@@ -218,7 +240,7 @@ V = TypeVar("V")
 C = TypeVar("C", bound=str)
 
 
-class Shape(ABC):
+class Shape(Opaque, ABC):
     """A symbolic value that is no integer, and no tuple of them."""
 
     @abstractmethod
@@ -367,9 +389,13 @@ def any_of(conditions: Iterable[bool]) -> bool:
     return cast(bool, Truth(lambda: disjunction([truth_term(part) for part in parts])))
 
 
-def merged(condition: Callable[[], bool]) -> bool:
-    """A condition as one truth value, without the forks of its evaluation."""
-    whole = current_explorer().merge(cast(Callable[[], Truth | bool], condition))
+def merged(condition: Callable[[], bool], where: bool | None = None) -> bool:
+    """A condition as one truth value, without the forks of its evaluation.
+
+    ``where``: nobody asks elsewhere, so that its evaluation may fail there.
+    """
+    given = None if where is None else Truth(lambda: truth_term(where))
+    whole = current_explorer().merge(cast(Callable[[], Truth | bool], condition), given)
     return cast(bool, Truth(lambda: whole.term))
 
 
