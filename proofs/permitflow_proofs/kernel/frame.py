@@ -21,6 +21,7 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import (
     Choice,
+    Opaque,
     Shape,
     Truth,
     all_of,
@@ -218,6 +219,8 @@ def is_same_part(before: Any, after: Any) -> bool:
         return equal(before, after)
     if isinstance(before, Fifo | SymbolicQueue) and isinstance(after, Fifo | SymbolicQueue):
         return _is_same_queue(before, after)
+    if isinstance(before, Opaque) or isinstance(after, Opaque):
+        return False  # two kinds of queues: they may be equal, and nothing is known of that
     # Members of which nothing is known: the same if nothing was done to them.
     return bool(before == after)
 
