@@ -80,12 +80,6 @@ class NoMemberError(IndexError):
         super().__init__(f"a family of {size} has no member {name}; an action that names one requires that it is there")
 
 
-def _known(name: int, size: int) -> int:
-    if 0 <= name < size:
-        return name
-    raise NoMemberError(name, size)
-
-
 class Members(tuple[M, ...]):
     """A family as a tuple: for exploration, tests and replay.  In TLA+ it is a sequence, which counts from 1."""
 
@@ -101,12 +95,17 @@ class Members(tuple[M, ...]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self[_known(name, len(self))]
+        return self[self._known(name)]
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
-        _known(name, len(self))
+        self._known(name)
         return Members((*self[:name], member, *self[name + 1 :]))
+
+    def _known(self, name: int) -> int:
+        if 0 <= name < len(self):
+            return name
+        raise NoMemberError(name, len(self))
 
     def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed."""
@@ -173,7 +172,6 @@ class Alike(Generic[M]):
 
     def put(self, name: int, member: M) -> "Alike[M]":
         """The family with another member of this name."""
-        _known(name, self._size)
         others = [(other, its) for other, its in self._others if other != name]
         return Alike(self._member, self._size, (*others, (name, member)))
 
@@ -219,7 +217,6 @@ class MadeByName(Generic[M]):
 
     def put(self, name: int, member: M) -> "MadeByName[M]":
         """The family with another member of this name."""
-        _known(name, self._size)
         return MadeByName(lambda other: member if other == name else self._make(other), self._size)
 
 
