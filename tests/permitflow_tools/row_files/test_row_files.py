@@ -187,6 +187,13 @@ def test_a_quoted_value_may_cross_the_end_of_the_first_mebibyte() -> None:
     assert read(content, RowFormat.CSV)["n"].to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize("text", ['"a\nb, ""c""\n"', '"\n"""', '5" pipe', '""'], ids=repr)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=repr)
+def test_no_row_of_csv_is_cut_at_the_end_of_a_mebibyte(text: str, end: str) -> None:
+    content = f"n,s{end}" + "".join(f"{row},{text}{end}" for row in range(200_000))
+    assert read(content.encode(), RowFormat.CSV)["n"].to_pylist() == [*range(200_000)]
+
+
 @pytest.mark.parametrize(
     ("row_format", "content", "place"),
     [
