@@ -180,6 +180,24 @@ async def test_orders_that_come_together_share_a_flush(open_store: OpenStore) ->
     assert store.commits - before <= 2
 
 
+async def test_a_publication_deletes_other_attempts_up_to_its_batch(open_store: OpenStore) -> None:
+    place = channel(store := open_store())
+    await place.declare(SCHEMA)
+    for batch, attempt in ((0, "older"), (1, "a"), (1, "b"), (2, "newer")):
+        await place.stage(Staging("q", batch, 0, attempt), [rows(0, 10)])
+    await store.publish("q", 1, [PublishedPart("orders/0", Staging("q", 1, 0, "a"), 0)])
+    assert [*channel(open_store()).load().staged] == [Staging("q", 2, 0, "newer")]
+
+
+async def test_a_query_that_is_forgotten_leaves_nothing(open_store: OpenStore) -> None:
+    store = open_store()
+    await store.publish("old", 1, [])
+    await store.publish("new", 1, [], forgotten=["old"])
+    both = "SELECT query FROM published UNION ALL SELECT query FROM publishing"
+    found = store.database.done(lambda connection: connection.execute(both).fetchall())
+    assert [query for (query,) in found] == ["new", "new"]
+
+
 async def test_rows_staged_too_late_for_their_channel_leave_nothing(open_store: OpenStore) -> None:
     store = open_store()
     place = channel(store)
