@@ -43,6 +43,11 @@ def shortened(text: str, most_characters: int = 1_000) -> str:
     return text if left <= 0 else f"{text[:most_characters]}… ({left:,} more characters)"
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things: "1 move", "2 moves"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _listed(names: Iterable[str]) -> str:
     """The first of some names, separated by commas."""
     shown = [*names]

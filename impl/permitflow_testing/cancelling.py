@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple
 
+from permitflow.errors import counted
 from permitflow_testing import bounded
 from permitflow_testing.adapter import Feature, Received
 from permitflow_testing.bounded import SENDS, BoundedAdapter, Call, MakeBounded
 from permitflow_testing.leading import Led, LedStep, steps_in_words
 from permitflow_testing.moves import Divergence, Move
 from permitflow_testing.outside import DONE, NOTHING, WITHDRAWN, Result, Seen, World
-from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict, counted
+from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict
 
 MOST_AWAITS = 50
 ONE, TWO, RECEIVE, BARRIER = Move("OfferChunk", (1,)), Move("OfferChunk", (2,)), Move("Receive"), Move("OfferBarrier")

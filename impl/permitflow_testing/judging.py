@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, counted
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
@@ -36,7 +36,6 @@ from permitflow_testing.rules import (
     Rule,
     Rulebook,
     RuleVerdict,
-    counted,
     place_of,
     raising,
     selected,

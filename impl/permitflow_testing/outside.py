@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from permitflow.errors import counted
 from permitflow.flows.messages import Kind
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System, require
@@ -55,7 +56,7 @@ def in_words(outcome: Result) -> str:
         return outcome
     if outcome.kind is Kind.CHUNK:
         which = "a withdrawn chunk" if outcome.value == WITHDRAWN else f"chunk {outcome.value}"
-        return f"{which} of {outcome.rows} row{'' if outcome.rows == 1 else 's'} is taken"
+        return f"{which} of {counted(outcome.rows, 'row')} is taken"
     return "a barrier is taken" if outcome.kind is Kind.BARRIER else f"watermark {outcome.value} is taken"
 
 

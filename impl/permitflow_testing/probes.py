@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from permitflow.errors import counted
 from permitflow_testing.adapter import Feature
 from permitflow_testing.bounded import MakeBounded
 from permitflow_testing.leading import LedStep, lead, steps_in_words
 from permitflow_testing.moves import Move
 from permitflow_testing.outside import Outside, Seen, World
-from permitflow_testing.rules import MOST_WAITING, Lacks, Mistake, Outcome, Rule, Rulebook, RuleVerdict, counted
+from permitflow_testing.rules import MOST_WAITING, Lacks, Mistake, Outcome, Rule, Rulebook, RuleVerdict
 
 # Limits of the search: a mistake that needs more states or more moves counts as invisible to applications.
 MOST_PAIRS = 10_000

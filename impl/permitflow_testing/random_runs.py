@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from permitflow.errors import counted
 from permitflow.tracing.file import MemoryTrace
 from permitflow_testing.bounded import MakeBounded
 from permitflow_testing.leading import Led
@@ -34,7 +35,6 @@ from permitflow_testing.rules import (
     Rulebook,
     RuleVerdict,
     alphabet_for,
-    counted,
 )
 from permitflow_testing.traces import judge
 

@@ -13,7 +13,7 @@ from textwrap import indent
 from traceback import extract_tb, format_exception
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from permitflow.errors import InvalidParametersError, shortened
+from permitflow.errors import InvalidParametersError, counted, shortened
 from permitflow.flows.recording import RecorderFactory
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import reference
@@ -307,11 +307,6 @@ def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
 
 
 # Verdicts.
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things: "1 move", "2 moves"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 class Outcome(StrEnum):

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from permitflow.errors import counted
 from permitflow.flows.messages import Kind
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
@@ -20,7 +21,7 @@ from permitflow_testing.adapter import Aborted, Ended, Feature, Received
 from permitflow_testing.bounded import END, RECEIVE, SENDS, AdapterError, BoundedAdapter, Call, MakeBounded, turns
 from permitflow_testing.cancelling import MOST_AWAITS, Counted, cancellations_in_words, capacity_of
 from permitflow_testing.outside import Outside, World, in_words
-from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict, counted
+from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict
 from permitflow_testing.traces import judge_all
 
 CHUNKS_OF_EACH = 12

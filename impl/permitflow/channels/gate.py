@@ -32,6 +32,7 @@ from permitflow.errors import (
     InputStalledError,
     InvalidParametersError,
     LocalProtocolError,
+    counted,
 )
 from permitflow.flows.adaptive_window import OUT_OF_REACH, require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
@@ -520,7 +521,7 @@ class InputGate(Generic[T]):
             return ()
         names = [each.name for each in self._inputs if self._is_awaited(each)]
         missing = self.parameters.inputs - len(self._inputs)
-        return (*names, *([f"{missing} input{'s' if missing > 1 else ''} not added yet"] if missing else []))
+        return (*names, *([f"{counted(missing, 'input')} not added yet"] if missing else []))
 
     @staticmethod
     def _is_awaited(each: _Input[T]) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from permitflow.errors import counted
 from permitflow.stages import Blueprint, Overflow
 from permitflow.stages.blueprint import (
     BlockingClientNode,
@@ -220,7 +221,7 @@ def _some(block: Block) -> str:
 
 
 def _all_states(block: Block, states: int) -> str:
-    told = f"{states:,} state{'' if states == 1 else 's'}"
+    told = counted(states, "state")
     if block.is_determinate:
         return (
             "the order in which stages run changes nothing, and its run ends, or comes back to itself, within " + told
@@ -231,7 +232,7 @@ def _all_states(block: Block, states: int) -> str:
 def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
     """A standstill, the states that were visited, and whether these are all."""
     blueprint = block.blueprint
-    counted = 3 if any(isinstance(node, UnboundedNode) for node in blueprint.stages.values()) else 0
+    counted_unbounded = 3 if any(isinstance(node, UnboundedNode) for node in blueprint.stages.values()) else 0
     exact = block.parameters()
     if _storage(exact) > _LARGE_STORAGE:
         with budget.part(3) as part, suppress(BudgetSpent):
@@ -244,7 +245,7 @@ def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
                     return None, len(course.script), True
     if block.is_determinate and _is_live_with_less(block, budget):
         return None, 0, True
-    counting = block.parameters(is_exact=block.is_determinate, counted_unbounded=counted)
+    counting = block.parameters(is_exact=block.is_determinate, counted_unbounded=counted_unbounded)
     search = Search(counting, one_schedule=block.is_determinate)
     with budget.part(2) as part, suppress(BudgetSpent):
         search.run(part)
@@ -569,12 +570,12 @@ def _running_dry(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
 def _told_dry(blueprint: Blueprint, found: _Found, sinks: Sequence[str]) -> GraphVerdict:
     ring = tuple(_told_ring(found))
     behind = [name for name in sinks if ring[0].stage in ancestors_of(blueprint, name)]
-    counted = [
+    ending = [
         name for name, node in blueprint.stages.items() if isinstance(node, SourceNode) and node.elements is not None
     ]
     verdict = GraphVerdict(
         verdict="never completes",
-        reason=f"elements flow, but when {' and '.join(counted)} {'has' if len(counted) == 1 else 'have'} ended "
+        reason=f"elements flow, but when {' and '.join(ending)} {'has' if len(ending) == 1 else 'have'} ended "
         f"and the loop has lost what was in it, {(behind or sinks)[0]} never hears of an end: "
         + "; ".join(f"{wait.stage} waits for an element of {wait.on}" for wait in ring),
         ring=ring,

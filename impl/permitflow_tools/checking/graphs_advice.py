@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, counted
 from permitflow.stages import Arc, Blueprint, Overflow
 from permitflow.stages.blueprint import (
     BlockingClientNode,
@@ -158,8 +158,7 @@ def _for_client(name: str, node: BlockingClientNode, written: int, *, is_echo: b
         f"let {name} write at most {written:,} elements before it reads: W <= S + C + h, what the buffers on their "
         "way, its receive buffer and the server's hand hold"
     )
-    places = f"{lacking:,} more place{'s' if lacking > 1 else ''}"
-    yield f"give the buffers on the way, or the receive buffer of {name}, {places}"
+    yield f"give the buffers on the way, or the receive buffer of {name}, {counted(lacking, 'more place')}"
     yield f"let {name} read while it writes"
 
 
@@ -195,9 +194,9 @@ def _for_missing_places(blueprint: Blueprint, ring: Sequence[GraphWait], trials:
     for wait in sorted(ring, key=lambda wait: not isinstance(blueprint.stages[wait.on], BufferNode)):
         if (places := _smallest(blueprint, wait, trials, 64)) is None:
             continue
-        told = f"put a buffer of {_places(places)} into the arc {wait.stage} -> {wait.on}"
+        told = f"put a buffer of {counted(places, 'place')} into the arc {wait.stage} -> {wait.on}"
         if isinstance(blueprint.stages[wait.on], BufferNode):
-            told = f"let {wait.on} have {_places(places)}"
+            told = f"let {wait.on} have {counted(places, 'place')}"
         yield f"{told}: one more than elements go round"
         return
 
@@ -251,21 +250,17 @@ def _for_branches(blueprint: Blueprint, ring: Sequence[GraphWait], trials: _Tria
         told = f"let {wait.on} have {{}}" if isinstance(node, BufferNode) else f"put a buffer of {{}} {place}"
         supply = supply_of(blueprint, _arc(blueprint, wait.stage, wait.on))
         if supply is not None and trials.is_good(_buffered(blueprint, wait, supply + 1), 5 * _EVENTS):
-            yield told.format(_places(supply + 1)) + ", which is one more than elements come"
+            yield told.format(counted(supply + 1, "place")) + ", which is one more than elements come"
             continue
         at_most = trials.outcome(_buffered(blueprint, wait, _MOST_PLACES))
         places = None if at_most == "deadlock" else _smallest(blueprint, wait, trials)
         if places is not None:
-            yield told.format(_places(places)) + ", which is the least that is enough"
+            yield told.format(counted(places, "place")) + ", which is the least that is enough"
         elif at_most == "deadlock" and trials.is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
             yield (
                 f"no buffer of up to {_MOST_PLACES:,} places is enough, because the branches may give different "
                 f"numbers of elements; put one that drops, or has no bound, {place}"
             )
-
-
-def _places(places: int) -> str:
-    return f"{places:,} place{'' if places == 1 else 's'}"
 
 
 def _buffered(blueprint: Blueprint, wait: GraphWait, places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rich.table import Table
 
+from permitflow.errors import counted
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.outcomes import print_json, requires_extra, stop
 
@@ -31,8 +32,7 @@ def answer_for_graph(file: Path, described: "DescribedGraph", *, as_json: bool) 
         print_json({"file": str(file), "holds": holds, **graph_as_json(described, found), "seconds": round(seconds, 3)})
         stop(holds=holds)
     console = open_console()
-    stages, arcs = len(blueprint.stages), len(blueprint.arcs)
-    size = f"{stages:,} stage{'' if stages == 1 else 's'}, {arcs:,} arc{'' if arcs == 1 else 's'}"
+    size = f"{counted(len(blueprint.stages), 'stage')}, {counted(len(blueprint.arcs), 'arc')}"
     print_lines(console, f"{found.verdict}: {file}: {size}", found.reason)
     if len(found.run) > 1:
         print_lines(

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from permitflow.errors import TraceTruncatedError, shortened
+from permitflow.errors import TraceTruncatedError, counted, shortened
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow_tools.cli.options import AllowTruncated, chosen, option, readable, rows, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
@@ -227,12 +227,12 @@ def _print(verdicts: "Sequence[ChannelVerdict]", referees: "Mapping[str, Referee
     for verdict in bad:
         _print_objection(console, verdict)
     print_lines(console, *(f"{shortened(channel, 200)}: {referee.describe()}" for channel, referee in referees.items()))
-    counted = f"{len(verdicts):,} channel{'s' if len(verdicts) != 1 else ''}"
+    channels = counted(len(verdicts), "channel")
     if bad:
-        console.print(f"{len(bad):,} of {counted} not valid")
+        console.print(f"{len(bad):,} of {channels} not valid")
     else:
         events = sum(verdict.replay.performed for verdict in verdicts)
-        console.print(f"{counted} valid: {events:,} events are steps of the specification, and its invariants hold")
+        console.print(f"{channels} valid: {events:,} events are steps of the specification, and its invariants hold")
 
 
 def _name(verdict: "ChannelVerdict") -> str:

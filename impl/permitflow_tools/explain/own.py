@@ -6,6 +6,7 @@ from inspect import getsourcefile, getsourcelines, unwrap
 from pathlib import Path
 from typing import Any, ClassVar
 
+from permitflow.errors import counted
 from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore, truth_of
 from permitflow_model.kernel.liveness import Lasso, counterexample
 from permitflow_model.kernel.system import Action, Step, System, shown
@@ -13,7 +14,7 @@ from permitflow_tools.explain.look import Fact, Look
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import FalseGuard, Passage
-from permitflow_tools.explain.state_graph import MOST_STATES, StateGraph, reachable, steps_in_words
+from permitflow_tools.explain.state_graph import MOST_STATES, StateGraph, reachable
 
 __all__ = ["OwnLook", "explain_states", "explain_system", "own_page", "run_of_system"]
 
@@ -147,7 +148,7 @@ def explain_system(
 def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> ExplainedRun:
     """The run that ``explore`` or ``check_liveness`` has found, to be shown."""
     steps: tuple[Step[Any], ...] = found.steps
-    after = f"After {steps_in_words(len(steps))}"
+    after = f"After {counted(len(steps), 'step')}"
     conclusions: tuple[Section, ...] = ()
     if isinstance(found, Lasso):
         verdict, what = RunOutcome.VIOLATED, f"{found.promise} does not hold"

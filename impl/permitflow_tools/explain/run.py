@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Protocol
 
+from permitflow.errors import counted
 from permitflow.tracing.events import Event
 from permitflow_model.kernel.replay import Replay, World
 from permitflow_model.kernel.system import Step
@@ -134,12 +135,12 @@ def _sentence(judged: _Judged, look: Look) -> str:
     replay = judged.replay
     if judged.is_valid:
         rest = look.at_rest if judged.is_at_rest else "not all is at rest"
-        return f"{_events(replay.performed)} are a behaviour of the specification; at the end {rest}."
+        return f"{counted(replay.performed, 'recorded event')} are a behaviour of the specification; at the end {rest}."
     if replay.broken:
         return f"The run breaks {', '.join(replay.broken)} with {_what(look, replay.last)}."
     block = replay.blocked[0]
     problem = "is impossible" if block.is_refused else "has no cause"
-    return f"After {_events(replay.performed)}, {_what(look, block.event)} {problem}: {block.reason}."
+    return f"After {counted(replay.performed, 'recorded event')}, {_what(look, block.event)} {problem}: {block.reason}."
 
 
 def _remarks(judged: _Judged, strange_steps: str) -> Iterator[str]:
@@ -171,7 +172,3 @@ def _what(look: Look, event: Event | None) -> str:
     if event is None:
         return "nothing"
     return f"event {event.sequence:,} of the {event.end}, {look.event(event.action, event.arguments)}"
-
-
-def _events(count: int) -> str:
-    return f"{count:,} recorded event{'' if count == 1 else 's'}"

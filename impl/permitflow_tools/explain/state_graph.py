@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from permitflow.errors import counted
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import shown
 from permitflow_tools.explain import dot, svg
@@ -275,19 +276,13 @@ def graph_sentence(graph: StateGraph) -> str:
 
 
 def _size_and_stuck(graph: StateGraph) -> str:
-    states = f"{len(graph.states):,} state{'' if len(graph.states) == 1 else 's'}"
-    size = f"{states} and {steps_in_words(len(graph.edges))}"
+    size = f"{counted(len(graph.states), 'state')} and {counted(len(graph.edges), 'step')}"
     if not graph.stuck:
         return f"{size}: {graph.look.never_stuck}."
-    nearest = steps_in_words(min(graph.depths[state] for state in graph.stuck))
+    nearest = counted(min(graph.depths[state] for state in graph.stuck), "step")
     if len(graph.stuck) == 1:
         return f"{size}: 1 state is stuck (red), {nearest} from the beginning."
     return f"{size}: {len(graph.stuck):,} states are stuck (red), the nearest {nearest} from the beginning."
-
-
-def steps_in_words(count: int) -> str:
-    """Their number: "1 step", "2 steps"."""
-    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def graph_document(graph: StateGraph) -> Document:

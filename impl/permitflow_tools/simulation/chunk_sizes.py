@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from random import Random
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, counted
 
 MOST_ROWS = 10**15
 """Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store."""
@@ -47,7 +47,7 @@ class WeightedSizes(ChunkSizes):
                 len(weights) == len(rows),
                 "weights",
                 list(weights),
-                f"must have {len(rows)} value{'' if len(rows) == 1 else 's'}, one for each size",
+                f"must have {counted(len(rows), 'value')}, one for each size",
             )
             _require(all(0 < weight < math.inf for weight in weights), "weights", list(weights), "must all be above 0")
         together: dict[int, float] = defaultdict(float)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from permitflow.errors import counted
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import (
@@ -54,19 +55,15 @@ ACTORS = {
 """Whose move an action is.  The network's follow by themselves; the others are where the specification has them."""
 
 
-def _permits(count: int, what: str = "permit") -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def _at_sender(needed: int, there: int, *, thing: str, what: str) -> str:
     verb = "is" if there == 1 else "are"
-    return f"the {thing} needs {_permits(needed, what)}, {there:,} {verb} at the sender"
+    return f"the {thing} needs {counted(needed, what)}, {there:,} {verb} at the sender"
 
 
 def _before_watermark(pending: int, _due: int) -> str:
     if pending == NO_WATERMARK:
         return "no watermark is pending"
-    return f"{pending:,} message{'s' if pending != 1 else ''} offered before the watermark still wait"
+    return f"{counted(pending, 'message')} offered before the watermark still wait"
 
 
 WORDS: Mapping[str, Callable[..., str]] = {
@@ -559,7 +556,7 @@ def stuck_run(
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel can get stuck",
         verdict=RunOutcome.STUCK,
-        sentence=f"After {len(steps):,} {'step' if len(steps) == 1 else 'steps'} {in_words(end, parameters)}.",
+        sentence=f"After {counted(len(steps), 'step')} {in_words(end, parameters)}.",
         parameters=parameters,
         start=start,
         steps=steps,
