@@ -189,6 +189,12 @@ async def test_a_publication_deletes_other_attempts_up_to_its_batch(open_store: 
     assert [*channel(open_store()).load().staged] == [Staging("q", 2, 0, "newer")]
 
 
+async def test_a_reason_may_have_what_postgresql_cannot_hold(open_store: OpenStore) -> None:
+    await channel(open_store()).finish(ChannelState.BROKEN, "a\0b")
+    found = channel(open_store()).load()
+    assert (found.state, found.reason) == (ChannelState.BROKEN, "a�b")
+
+
 async def test_a_query_that_is_forgotten_leaves_nothing(open_store: OpenStore) -> None:
     store = open_store()
     await store.publish("old", 1, [])
