@@ -1,7 +1,8 @@
-"""The producers of a channel that is read once: two or more of them, any windows, messages, consumers and faults.
+"""The producers of a channel that is read once: any number of them, any windows, messages, consumers and faults.
 
-One producer acts, and stands for any; another one is any other; of the rest is known that no two stand in one place of
-the line.  The clauses are shown in states that satisfy all that they need, so they are inductive together.
+One producer acts, and stands for any; another one, if there are several, is any other; of the rest is known that no two
+stand in one place of the line.  The clauses are shown in states that satisfy all that they need, so they are inductive
+together.
 """
 
 from collections.abc import Mapping
@@ -114,8 +115,8 @@ def differ(one: Producer, other: Producer) -> bool:
     return one.ticket == 0 or one.ticket != other.ticket
 
 
-def _in_line(state: State, _parameters: Parameters) -> bool:
-    if not differ(state.producers.get(0), state.producers.get(1)):
+def _in_line(state: State, parameters: Parameters) -> bool:
+    if parameters.producers > 1 and not differ(state.producers.get(0), state.producers.get(1)):
         return False
     return holds_in_focus(is_in_line, state.producers, state.line.given, state.line.served)
 
@@ -207,7 +208,8 @@ def _any_state(of_all: tuple[str, ...], parameters: Parameters) -> State:
         limit(merged(partial(is_such, other)))
         return other
 
-    producers = SymbolicFamily.any_family("producers", any_other, focus=2).put(0, acting)
+    focus = 2 if parameters.producers > 1 else 1
+    producers = SymbolicFamily.any_family("producers", any_other, focus).put(0, acting)
     state = arbitrary(State, special={"producers": producers, "line": line})
     names = [name for name in INVARIANT if name not in _OF_ALL or name in of_all]
     assume_all([INVARIANT[name] for name in names], state, parameters)
@@ -215,8 +217,9 @@ def _any_state(of_all: tuple[str, ...], parameters: Parameters) -> State:
     return state
 
 
-def _in_any_state(_parameters: Parameters) -> State:
-    producers = SymbolicFamily.any_family("producers", lambda name: arbitrary(Producer, f"{name}."), focus=2)
+def _in_any_state(parameters: Parameters) -> State:
+    focus = 2 if parameters.producers > 1 else 1
+    producers = SymbolicFamily.any_family("producers", lambda name: arbitrary(Producer, f"{name}."), focus)
     return arbitrary(State, special={"producers": producers})
 
 
@@ -313,8 +316,10 @@ def rank(state: State, _parameters: Parameters) -> int:
     return state.producers.sum_of(todo) + 2 * state.channel.held + 1 * state.consumer.is_there
 
 
-def _comes_nearer(before: State, after: State, _parameters: Parameters, *, by: int) -> bool:
+def _comes_nearer(before: State, after: State, parameters: Parameters, *, by: int) -> bool:
     """While another one waits in the line, its turn comes nearer with each message that is taken in."""
+    if parameters.producers == 1:
+        return True
     one, old = after.producers.get(1), before.producers.get(1)
     places = (old.ticket - before.line.served) - (one.ticket - after.line.served)
     return implies(old.ticket > 0, places == by)

@@ -111,6 +111,8 @@ def _has_all_confirmed(one: Exchange, epoch: int, confirmed: int) -> bool:
 def _type_ok(state: State, parameters: Parameters) -> bool:
     if state.jobs > parameters.jobs or state.faults > parameters.faults:
         return False
+    if state.exchanges.size() != parameters.exchanges:
+        return False
     if state.epoch < 0 or state.commits < 0 or state.kept < 0 or state.jobs < 0 or state.confirmed < 0:
         return False
     return state.faults >= 0 and holds_in_focus(exchange_ok, state.exchanges, state.epoch, state.commits, state.kept)
@@ -121,7 +123,7 @@ def _of_its_phase(state: State, _parameters: Parameters) -> bool:
 
 
 def _of_two(state: State, _parameters: Parameters) -> bool:
-    return differ(state.exchanges.get(0), state.exchanges.get(1))
+    return state.exchanges.size() == 1 or differ(state.exchanges.get(0), state.exchanges.get(1))
 
 
 def _row(state: State, _parameters: Parameters) -> bool:
@@ -189,7 +191,8 @@ def _any_state(counting: tuple[str, ...], parameters: Parameters) -> State:
         limit(merged(partial(is_such, other)))
         return other
 
-    exchanges = SymbolicFamily.any_family("exchanges", any_other, focus=2).put(0, acting)
+    focus = 2 if parameters.exchanges > 1 else 1
+    exchanges = SymbolicFamily.any_family("exchanges", any_other, focus).put(0, acting)
     state = arbitrary(State, special={"exchanges": exchanges, "epoch": epoch, "commits": commits})
     names = [name for name in INVARIANT if name not in _COUNTING or name in counting]
     assume_all([INVARIANT[name] for name in names], state, parameters)
@@ -197,8 +200,9 @@ def _any_state(counting: tuple[str, ...], parameters: Parameters) -> State:
     return state
 
 
-def _in_any_state(_parameters: Parameters) -> State:
-    exchanges = SymbolicFamily.any_family("exchanges", lambda name: arbitrary(Exchange, f"{name}."), focus=2)
+def _in_any_state(parameters: Parameters) -> State:
+    focus = 2 if parameters.exchanges > 1 else 1
+    exchanges = SymbolicFamily.any_family("exchanges", lambda name: arbitrary(Exchange, f"{name}."), focus)
     return arbitrary(State, special={"exchanges": exchanges})
 
 
@@ -504,8 +508,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _one_writes(state: State, _parameters: Parameters, *, wrong: int) -> bool:
-    writers = (1 if has_row(state.exchanges.get(0)) else 0) + (1 if has_row(state.exchanges.get(1)) else 0)
-    return writers <= 1 - wrong
+    writers = [name for name in state.exchanges.names() if has_row(state.exchanges.get(name))]
+    return len(writers) <= 1 - wrong
 
 
 def _is_of_the_owner(before: State, after: State, _parameters: Parameters, *, older: int) -> bool:
@@ -516,7 +520,8 @@ def _is_of_the_owner(before: State, after: State, _parameters: Parameters, *, ol
 def _begins_alone(state: State, parameters: Parameters, *, wrong: bool) -> bool:
     if not SYSTEM.is_enabled("TakeStore", state, parameters, 0):
         return True
-    return bool(has_row(state.exchanges.get(1))) == wrong
+    others = [name for name in state.exchanges.names() if name > 0]
+    return any(has_row(state.exchanges.get(name)) for name in others) == wrong
 
 
 def _durable(state: State, _parameters: Parameters, *, fewer: int) -> bool:
