@@ -66,9 +66,14 @@ def _goes_on(one: Channel, other: Channel) -> bool:
     return other.grants.size() == one.grants.size() + 1 and not other.released
 
 
+def _other_goes_on(before: State, after: State) -> bool:
+    """Does any other input, if there is one?"""
+    return all(_goes_on(at(before, name), at(after, name)) for name in before.channels.names() if name)
+
+
 def _subsumes(before: State, after: State, _parameters: Parameters) -> bool:
     number = at(before).inbox.head().epoch
-    return after.epoch == number and _goes_on(at(before, 1), at(after, 1))
+    return after.epoch == number and _other_goes_on(before, after)
 
 
 def _passes(before: State, after: State, _parameters: Parameters) -> bool:
@@ -87,7 +92,7 @@ def _is_lost(before: State, after: State, parameters: Parameters) -> bool:
     has_nothing = has_nothing and lost.credit == 0 and lost.free == 0 and lost.borrowed == 0
     is_over = lost.over and lost.closed and after.pool == before.pool + at(before).borrowed
     is_given_up = after.epoch == (_next_epoch(before, parameters) if _is_pending(before) else before.epoch)
-    return has_nothing and is_over and is_given_up and _goes_on(at(before, 1), at(after, 1))
+    return has_nothing and is_over and is_given_up and _other_goes_on(before, after)
 
 
 def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
@@ -96,8 +101,8 @@ def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
 
 def _aligns_all(before: State, after: State, parameters: Parameters) -> bool:
     """All that are blocked go on, in the next epoch."""
-    resumed = [_goes_on(at(before, name), at(after, name)) for name in (0, 1)]
-    return all(resumed) and after.epoch == _next_epoch(before, parameters)
+    resumed = _goes_on(at(before), at(after)) and _other_goes_on(before, after)
+    return resumed and after.epoch == _next_epoch(before, parameters)
 
 
 def _next_epoch(state: State, parameters: Parameters) -> int:

@@ -178,9 +178,9 @@ def _any_aligning_state(parameters: Parameters) -> State:
 ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
 
-def _any_gate(_parameters: Parameters) -> State:
-    """Any state of the right types: in focus are an input that acts, and any other one."""
-    channels = SymbolicFamily.any_family("channels", any_channel, focus=2)
+def _any_gate(parameters: Parameters) -> State:
+    """Any state of the right types: in focus are an input that acts and, if there are several, any other one."""
+    channels = SymbolicFamily.any_family("channels", any_channel, focus=2 if parameters.inputs > 1 else 1)
     return arbitrary(State, special={"channels": channels})
 
 

@@ -129,12 +129,12 @@ _TOLD: dict[str, Change] = {
     **{f"sources.{name}.{part}": None for name in (0, 1) for part in ("ahead", "late")},
     "sources.others": None,
 }
-"""What a source has of the newest signal: in focus are one that acts, and any other one."""
+"""What a source has of the newest signal: in focus are one that acts and, if there are several, any other one."""
 
 
 def _tells_all(before: State, after: State, _parameters: Parameters) -> bool:
     """The newest signal begins its way to each source if the sink mutes or unmutes, and only then."""
-    for name in range(2):
+    for name in before.sources.names():
         one, other = before.sources.get(name), after.sources.get(name)
         is_told = other.ahead == one.reach and not other.late
         is_left = other.ahead == one.ahead and other.late == one.late
@@ -144,7 +144,7 @@ def _tells_all(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _begins_a_tick(_before: State, after: State, _parameters: Parameters) -> bool:
-    return all(after.sources.get(name).sent == 0 for name in range(2))
+    return all(after.sources.get(name).sent == 0 for name in after.sources.names())
 
 
 def _goes_a_hop(before: State, after: State, _parameters: Parameters) -> bool:
@@ -204,13 +204,13 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes; rates and ways never do."""
 
 
-def _any_sources(_parameters: Parameters) -> State:
-    sources = SymbolicFamily.any_family("sources", any_value(Source), focus=2)
+def _any_sources(parameters: Parameters) -> State:
+    sources = SymbolicFamily.any_family("sources", any_value(Source), focus=2 if parameters.sources > 1 else 1)
     return arbitrary(State, special={"sources": sources})
 
 
 ANY = Subject(SYSTEM, any_parameters, _any_sources)
-"""A sink with any number of sources, in any state at all: in focus are one that acts, and any other one."""
+"""A sink with any number of sources, in any state at all: in focus are one that acts, and any other one if there is one."""
 
 
 def theorems() -> tuple[Theorem, ...]:

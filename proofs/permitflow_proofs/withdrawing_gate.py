@@ -223,8 +223,9 @@ def _arrives(before: State, after: State, parameters: Parameters) -> bool:
 _OWN = ("WithdrawData", "WithdrawBarrier", "SendAndTell", "ReturnCredit", "DeliverOrReturn")
 
 
-def _any_gate(_parameters: Parameters) -> State:
-    return arbitrary(State, special={"channels": SymbolicFamily.any_family("channels", _any_channel, focus=2)})
+def _any_gate(parameters: Parameters) -> State:
+    channels = SymbolicFamily.any_family("channels", _any_channel, focus=2 if parameters.inputs > 1 else 1)
+    return arbitrary(State, special={"channels": channels})
 
 
 _ANY = Subject(replace(SYSTEM, actions=tuple(map(SYSTEM.action, _OWN))), gate.any_parameters, _any_gate)

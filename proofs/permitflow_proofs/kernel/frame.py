@@ -170,10 +170,17 @@ def keeps_frame(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
         assume(frame.acts(parameters))
     met: set[str] = set()
     conditions = list(_compared("", before, after, frame.changes, met))
-    if unknown := set(frame.changes) - met:
+    if unknown := {path for path in frame.changes.keys() - met if not _is_of_absent_member(before, path)}:
         raise ValueError(f"{frame.call}: the state has no part {min(unknown)!r}")
     # What the action has decided is known on this path, so that the same questions do not fork again.
     return all_of(conditions) and (frame.so is None or frame.so(before, after, parameters))
+
+
+def _is_of_absent_member(state: Any, path: str) -> bool:
+    """Is the part one of a second member, where there is only one?"""
+    name, *rest = path.split(".")
+    family = getattr(state, name, None)
+    return isinstance(family, SymbolicFamily) and rest[0].isdigit() and int(rest[0]) not in family.names()
 
 
 def is_same_state(one: Any, other: Any) -> bool:
