@@ -62,7 +62,7 @@ _NOBODY = re.compile("Connection refused|timed out|unreachable|DNS")
 """Likewise: nobody has accepted it."""
 _ALTERED = "Unwrap failed"
 """Its words for bytes that TLS cannot decrypt; the status is UNKNOWN then."""
-_AUTHORIZATION, _BEARER = "authorization", "Bearer "
+_AUTHORIZATION, _BEARER = "authorization", "Bearer"
 
 T = TypeVar("T")
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -256,8 +256,10 @@ class ServerCall(_Call):
     def token(self) -> str | None:
         """What the client has shown."""
         for key, value in self._context.invocation_metadata() or ():
-            if key == _AUTHORIZATION and isinstance(value, str) and value.startswith(_BEARER):
-                return value.removeprefix(_BEARER)
+            if key == _AUTHORIZATION and isinstance(value, str):
+                scheme, _, token = value.partition(" ")
+                if scheme.lower() == _BEARER.lower():
+                    return token
         return None
 
     async def _reason(self, error: BaseException) -> Exception:
@@ -437,7 +439,7 @@ def authorization(address: str, security: Security | None) -> tuple[tuple[str, s
         InvalidParametersError: the token cannot be read.
     """
     token = None if security is None else security.token_for(parsed(address))
-    return () if token is None else ((_AUTHORIZATION, f"{_BEARER}{token}"),)
+    return () if token is None else ((_AUTHORIZATION, f"{_BEARER} {token}"),)
 
 
 async def _connected(

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pyarrow as pa
 import pytest
 
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
-from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.carriers.reaching import Destination
 from permitflow.client import Security, control, describe, get, put
 from permitflow.errors import (
@@ -30,8 +32,10 @@ from permitflow.exchange.access import Hold
 from permitflow.exchange.registry import Exchange
 from permitflow.stream.control import Right
 from permitflow.stream.resuming import TOKEN_BYTES, Resume
+from permitflow.wire.checksum import Checksums
 from permitflow.wire.connection_frames import encode_connection_frame
 from tests.support.certificates import Certificates
+from tests.support.peers_by_hand import encoded, get_frame
 from tests.support.served import served
 from tests.support.turns import until
 
@@ -284,6 +288,21 @@ async def test_all_bearers_of_a_token_may_do_everything(clients: dict[str, Secur
             assert (await describe(address, "c", security=clients[name])).schema == SCHEMA
         with pytest.raises(UnauthenticatedError):
             await describe(address, "c", security=clients["operator"])
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
+async def test_over_grpc_the_word_bearer_may_be_in_any_letters(tmp_path: Path, scheme: str) -> None:
+    """As in HTTP: RFC 9110, 11.1."""
+    file = tmp_path / "tokens"
+    file.write_text(TOKENS["etl"])
+    of_server = {"access": AccessControl(token_file=file)}
+    async with (
+        served("c", schema=SCHEMA, of_server=of_server) as (_, address),
+        grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel,
+    ):
+        stream: Any = channel.stream_stream(GET_STREAM)(metadata=[("authorization", f"{scheme} {TOKENS['etl']}")])
+        await stream.write(b"".join(Checksums(wanted=True).add([encoded(GET_STREAM, get_frame(channel="c"))])))
+        assert isinstance(await stream.read(), bytes), "it is let in"
 
 
 @pytest.mark.parametrize(
