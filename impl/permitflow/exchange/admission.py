@@ -158,6 +158,7 @@ class _Failures:
         self._each_seconds = 1.0 / limits.max_failures_per_peer
         self.now = now
         self._due: dict[str, float] = {}
+        self._most_due = _MOST_PEERS
 
     def attempt(self, key: str) -> Attempt:
         return Attempt(self, key, self.count(key, 1))
@@ -165,8 +166,9 @@ class _Failures:
     def count(self, key: str, number: float) -> float:
         """Count this many more; how long the last one is too early."""
         now = self.now()
-        if key not in self._due and len(self._due) >= _MOST_PEERS:
+        if key not in self._due and len(self._due) >= self._most_due:
             self._due = {key: due for key, due in self._due.items() if due > now - _BURST_SECONDS}
+            self._most_due = max(_MOST_PEERS, 2 * len(self._due))  # few are looked at for each that comes
         due = max(self._due.get(key, 0.0), now - _BURST_SECONDS) + number * self._each_seconds
         self._due[key] = due
         return max(0.0, due - now)
