@@ -210,7 +210,7 @@ def _any_sources(parameters: Parameters) -> State:
 
 
 ANY = Subject(SYSTEM, any_parameters, _any_sources)
-"""A sink with any number of sources, in any state at all: in focus are one that acts, and any other one if there is one."""
+"""A sink and its sources in any state at all: in focus are one that acts, and any other one if there is one."""
 
 
 def theorems() -> tuple[Theorem, ...]:
