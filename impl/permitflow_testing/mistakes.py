@@ -84,7 +84,7 @@ def keep_withdrawn(state: Any, _parameters: Any) -> Any:
     """A withdrawal that leaves the message in the line, to be sent later."""
     line = list(state.waiting)
     own = [at for at, message in enumerate(line) if getattr(message, "id", message) != WITHDRAWN]
-    require(own)
+    require(bool(own))
     newest = line[own[-1]]
     is_number = isinstance(newest, int)
     line[own[-1]] = WITHDRAWN if is_number else newest._replace(id=WITHDRAWN)

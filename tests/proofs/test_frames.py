@@ -136,9 +136,9 @@ def overloads_nobody(
 
 
 def delivers_twice(state: mute.State, parameters: mute.Parameters, name: int) -> mute.State:
-    sink = state.sinks.get(name - 1)
-    full = state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=sink.inbox + 1)))
-    return mute.deliver(full, parameters, name)
+    after = mute.deliver(state, parameters, name)
+    sink = after.sinks.get(name - 1)
+    return after._replace(sinks=after.sinks.put(name - 1, sink._replace(inbox=sink.inbox + 1)))
 
 
 def sends_nothing(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
@@ -164,6 +164,7 @@ def tells_of_the_first_muter(state: mute.State, parameters: mute.Parameters, up:
 
 def is_held_by_one_sink(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
     """A source that another sink holds goes on sending to this one."""
+    require(parameters.is_source(node))
     source, number = mute.source_at(state, parameters, node), node - parameters.sinks - parameters.relays - 1
     require(source.holds.get(name - 1) == 0)
     free = source._replace(holds=source.holds.map_by_name(lambda *_: 0))

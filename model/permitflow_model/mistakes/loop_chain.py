@@ -7,8 +7,8 @@ from permitflow_model.mistakes import Mistake
 TWO = Parameters(loops=2, size=2, batch=1, last_size=1, last_batch=1)
 
 
-def sends_on_unrequested(state: State, _parameters: Parameters, name: int) -> State:
-    require(name == 0 and state.loops.get(0).inbox > 0)
+def sends_on_unrequested(state: State, parameters: Parameters, name: int) -> State:
+    require(name == 0 and parameters.loops > 1 and state.loops.get(0).inbox > 0)
     first, second = state.loops.get(0), state.loops.get(1)
     return state._replace(loops=state.loops.put(0, consumed(first)).put(1, sent(second)))
 
