@@ -262,7 +262,9 @@ async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> No
 def test_an_exchange_whose_terminal_has_gone_drains() -> None:
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--stream", "orders"]
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as under nohup, which the command would follow
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
+    signal.signal(signal.SIGHUP, ignored)
     os.close(child)
     try:
         seen = b""
