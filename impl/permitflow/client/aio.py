@@ -199,7 +199,8 @@ async def put(
             how many of its rows are kept, and it sends those that follow: nothing compares rows, so each start has to
             make the same ones.  An older stream under this name is broken off.
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
-        attempt: at a task of a job: the exchange refuses a second one.
+        attempt: at a task of a job: the exchange refuses a second one.  It ends with ``closes_channel=False``: any
+            other end breaks the channel, which its job ends with ``total``.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
         failed_job: to abort the channel for a job that has failed; refused if the channel has no rows of that job, or
             was reset since it began there.

@@ -197,6 +197,14 @@ async def test_a_job_does_not_end_a_channel_with_parts_of_another(
 
 
 @BOTH
+async def test_an_attempt_that_ends_its_channel_breaks_it(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job, job.attempt(1) as sender:
+        await sender.send(chunk(0, 10))
+        with pytest.raises(ChannelAbortedError, match="an attempt at a task was to end it, which only its job may do"):
+            await sender.end()
+
+
+@BOTH
 async def test_an_attempt_that_breaks_the_rules_at_once_hears_of_it(retention: Retention) -> None:
     """It has begun, and sends rows before both ends have agreed."""
     async with (
@@ -223,6 +231,23 @@ async def test_a_job_that_fails_breaks_a_channel_with_its_rows(retention: Retent
         await job.abort()
         with pytest.raises(ChannelAbortedError, match="it has failed"):
             await job.read()
+
+
+async def test_a_job_whose_abort_is_cut_off_leaves_a_part() -> None:
+    """Its driver was killed after it had said that the job has failed, and before the abort."""
+    async with (
+        served("orders/0", schema=BATCH.schema, retention=Retention.REPLAY) as (_, address),
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        async with put(address, "orders/0", BATCH.schema, attempt=TaskAttempt("killed", 0, 1)) as sender:
+            await sender.send(BATCH)
+            await sender.end(closes_channel=False)
+        async with dialling(address, PUT_STREAM) as carrier:
+            await carrier.write([encoded(PUT_STREAM, put_frame(failed_job="killed"))])
+            await carrier.read()  # the agreement
+        async with put(address, "orders/0", BATCH.schema) as sender:
+            with pytest.raises(ChannelAbortedError, match="job 'killed' has not said"):
+                await sender.end()
 
 
 @BOTH

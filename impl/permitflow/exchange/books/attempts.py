@@ -69,9 +69,15 @@ class _Job:
     rows: dict[str, int] = field(default_factory=dict)
     """The rows of attempts that are over, by channel."""
     done: set[str] = field(default_factory=set)
-    """Channels for which it has said its total, or that it has failed."""
+    """Channels for which it has said its total."""
+    failed: set[str] = field(default_factory=set)
+    """Channels for which it has said that it has failed; their rows are still parts until its abort has come, too."""
     entered: dict[str, int] = field(default_factory=dict)
     """When its first attempt began in each channel, in ticks."""
+
+    def is_over(self, channel: str) -> bool:
+        """Does it send no more into the channel?"""
+        return channel in self.done or channel in self.failed
 
 
 class AttemptBooks:
@@ -114,7 +120,7 @@ class AttemptBooks:
         self._require_entered(job, channel)
         task = None if job is None else job.tasks.get(attempt.partition)
         is_another = task is not None and (task.attempt != attempt.attempt or channel in task.sendings)
-        if is_another or (job is not None and channel in job.done):
+        if is_another or (job is not None and job.is_over(channel)):
             raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
         self._make_room(attempt.job)
         job = self._jobs.setdefault(attempt.job, _Job())
@@ -131,7 +137,7 @@ class AttemptBooks:
         first = None if job is None else job.tasks.get(attempt.partition)
         if job is None or first is None:
             return False
-        return any(each.rows > 0 and each.channel not in job.done for each in first.sendings.values())
+        return any(each.rows > 0 and not job.is_over(each.channel) for each in first.sendings.values())
 
     def require_total(self, total: JobTotal, channel: str) -> None:
         """Compare what a job says that counts with what has come; the job is over then.
@@ -161,16 +167,17 @@ class AttemptBooks:
         _require_job(job)
         self._require_entered(self._jobs.get(job), channel)
         failed = self._ensured_job(job)
-        failed.done.add(channel)
+        failed.failed.add(channel)
+        failed.done.discard(channel)
         return channel in failed.entered or channel in self._unsure
 
     def unfinished(self, channel: str) -> str:
-        """A job that has sent rows into the channel, and has said neither its total nor that it has failed; or ""."""
+        """A job that has rows in the channel, or an open attempt, and has not said its total there; or ""."""
         opened = self._opened.get(channel, 0)
         for name, job in self._jobs.items():
-            sends = any(each.channel == channel for each in job.open)
-            has_entered = job.entered.get(channel, -1) >= opened and channel not in job.done
-            if has_entered and (sends or job.rows.get(channel)):
+            if job.entered.get(channel, -1) < opened or channel in job.done:
+                continue
+            if job.rows.get(channel) or any(each.channel == channel for each in job.open):
                 return name
         return ""
 

@@ -261,13 +261,19 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
         """Break the channel if it is to end, and has rows of a job that nobody knows to be all.
 
         Raises:
-            ChannelAbortedError: that is so.
+            ChannelAbortedError: that is so; or an attempt was to end it, which has no say in how many rows count.
         """
         name = self._channel.name
-        if end.closes_channel and (job := self._channel.attempts.unfinished(name)):
+        if not end.closes_channel:
+            return
+        if self._sending is not None:
+            reason = "an attempt at a task was to end it, which only its job may do, with the total of its rows"
+        elif job := self._channel.attempts.unfinished(name):
             reason = f"it was to end, and job {job!r} has not said that its rows there are all"
-            await self._break(reason)
-            raise ChannelAbortedError(channel=name, reason=reason)
+        else:
+            return
+        await self._break(reason)
+        raise ChannelAbortedError(channel=name, reason=reason)
 
     def _rows_so_far(self) -> int:
         if not self.name:  # both ends have not agreed yet

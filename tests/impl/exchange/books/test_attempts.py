@@ -99,6 +99,19 @@ def test_the_oldest_job_without_open_streams_is_forgotten_first() -> None:
         books.require_total(JobTotal("old", 10), "a")
 
 
+def test_rows_of_a_job_that_has_failed_stay_a_part() -> None:
+    """Until the channel breaks, which its abort does."""
+    books = AttemptBooks()
+    books.open_channel("a")
+    begin(books).end()
+    books.require_total(JobTotal("j", 10), "a")
+    assert books.unfinished("a") == ""
+    books.fail("j", "a")
+    assert books.unfinished("a") == "j"
+    books.open_channel("a")
+    assert books.unfinished("a") == ""
+
+
 @pytest.mark.parametrize("says_total", [False, True])
 def test_a_failed_job_that_is_forgotten_may_have_rows(says_total: bool) -> None:
     books = AttemptBooks(most_tasks=2)
@@ -106,6 +119,8 @@ def test_a_failed_job_that_is_forgotten_may_have_rows(says_total: bool) -> None:
     begin(books, job="old").end()
     if says_total:
         books.require_total(JobTotal("old", 10), "a")
+    else:
+        assert books.fail("old", "a")
     for partition in (0, 1):
         begin(books, job="new", channel="b", partition=partition).end()
     assert books.fail("old", "a") is not says_total
