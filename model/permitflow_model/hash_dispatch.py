@@ -338,8 +338,8 @@ def tail_of(message: Message) -> Tail:
 
 def tails(left: Tail, right: Tail) -> Tail:
     """Messages behind others."""
-    behind = right.messages - right.behind if left.ends > 0 else 0
-    return Tail(left.messages + right.messages, left.ends + right.ends, left.behind + right.behind + behind)
+    behind = right.messages if left.ends > 0 else right.behind
+    return Tail(left.messages + right.messages, left.ends + right.ends, left.behind + behind)
 
 
 def is_row(message: Message) -> int:

@@ -246,6 +246,20 @@ def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
         decide(lambda: merged(lambda: stumble(integer("x"))))
 
 
+def test_what_is_assumed_where_nobody_asks_is_not_assumed() -> None:
+    def claim() -> bool:
+        x = integer("x")
+
+        def is_large() -> bool:
+            assume(x > 5)
+            return True
+
+        merged(is_large, where=x > 3)
+        return x > 3
+
+    assert decide(claim).outcome == "refuted"
+
+
 def test_a_guard_that_forks_in_a_merge_is_refused() -> None:
     def above_five(x: int) -> bool:
         require(x > 0)

@@ -180,7 +180,7 @@ def _is_of_absent_member(state: Any, path: str) -> bool:
     """Is the part one of a second member, where there is only one?"""
     name, *rest = path.split(".")
     family = getattr(state, name, None)
-    return isinstance(family, SymbolicFamily) and rest[0].isdigit() and int(rest[0]) not in family.names()
+    return isinstance(family, SymbolicFamily) and len(family.names()) == 1 and rest[0] == "1"
 
 
 def is_same_state(one: Any, other: Any) -> bool:

@@ -105,7 +105,8 @@ class Merge:
 
     def qualified(self, condition: Condition) -> Condition:
         """A condition that is assumed in this case only."""
-        return _Implication(tuple(self._answers[: self._at]), condition)
+        given = () if self._given is None else ((self._given, True),)
+        return _Implication((*given, *self._answers[: self._at]), condition)
 
     def _turn(self) -> bool:
         while self._answers:
