@@ -466,8 +466,7 @@ class RemoteEnd(ABC, Generic[S]):
         )
         self._carrier.change_over()
         self._begin(batches)
-        self._writing.now()  # alone in its message
-        self._announce()
+        self._wake_all()
 
     async def agreed(self) -> None:
         """Wait until the acceptor has agreed.

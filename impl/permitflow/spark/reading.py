@@ -61,10 +61,11 @@ def rows_together(parameters: Parameters) -> int:
 
 
 def paced(source: "BlockingSource", most_rows: int) -> "Iterator[JoinedChunks]":
-    """Receive chunks joined: twice as many rows as before if Spark comes back soon, half as many if it does not.
+    """Receive chunks joined: twice as many rows as before if a batch has come and gone soon, half as many if not.
 
     A fast job gets long batches, because each one costs time.  The permits of a batch return when Spark asks for the
-    next one, so a slow job gets short ones: its producer takes a long wait for a reader that is stuck.
+    next one, so a slow job gets short ones: its producer takes a long wait for a reader that is stuck.  A wait for the
+    producer counts, too: where rows come slowly, batches need not be long.
     """
     from permitflow.wire.joined import JoinedChunks
 

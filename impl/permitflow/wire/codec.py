@@ -146,6 +146,7 @@ def _marker_bytes(value: object) -> int:
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     """Encode an upstream's frames: messages of about ``FULL_MESSAGE_BYTES``, or of one larger frame, in pieces.
 
+    An Agreement is alone in its message: what follows counts by its numbers, or takes another path.
     No message exceeds the limits of ``decode_upstream`` for frames, their bytes and empty chunks.
 
     Raises:
@@ -157,7 +158,8 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = sum(map(len, arrow))
         is_full = size + arrow_bytes > FULL_MESSAGE_BYTES or front_bytes + frame_bytes > MOST_FRAMES_BYTES
-        if size and (is_full or len(together) == MOST_FRAMES):
+        is_full |= len(together) == MOST_FRAMES or (bool(together) and isinstance(together[0], Agreement))
+        if size and is_full:
             yield _message(together, body, body_bytes)
             together, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
         together.append(frame)

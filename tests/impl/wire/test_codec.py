@@ -130,6 +130,11 @@ def test_frames_of_a_downstream_arrive_as_they_were_written(frames: list[Any]) -
     assert [frame for train in trains for frame in decode_downstream(b"".join(train), PERMITS)] == frames
 
 
+@given(agreements, upstream_frames)
+def test_an_agreement_is_alone_in_its_message(agreement: Agreement, following: Any) -> None:
+    assert len(messages_of([agreement, following])) == 2
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
     for decode in (decode_upstream, lambda data: decode_downstream(data, PERMITS)):
@@ -141,14 +146,15 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
 
 @given(st.lists(upstream_frames, min_size=1, max_size=3), st.data())
 def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataObject) -> None:
-    (train,) = messages_of(frames)
+    train = data.draw(st.sampled_from([*messages_of(frames)]))
     position = data.draw(st.integers(0, len(train) - 1))
     damaged = train[:position] + bytes([train[position] ^ data.draw(st.integers(1, 255))]) + train[position + 1 :]
     try:
         decode_upstream(damaged)
     except PermitflowError as error:
-        # A flow's name that was damaged is the name of a flow that this end does not know.
-        assert isinstance(error, UndecodableDataError | ParameterMismatchError)  # noqa: PT017
+        # A damaged name of a flow, or number of a version, is of one that this end does not know.
+        known = UndecodableDataError | ParameterMismatchError | VersionMismatchError
+        assert isinstance(error, known)  # noqa: PT017
 
 
 @pytest.mark.parametrize("stated_bytes", [0, 8, 63, 65])
