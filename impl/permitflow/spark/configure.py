@@ -82,8 +82,8 @@ def configure(
     Args:
         builder: ``SparkSession.builder``, classic or Connect, before or after your own settings, which stay.
         channels: number of channels that the session's jobs open at the same time; each holds a task slot.
-        row_permits: the window of the channels into which they write, if it is not the default: batches are a quarter
-            of it.
+        row_permits: the window of the channels into which they write; batches are a quarter of it.  Without it, they
+            have 8,192 rows.
         timeout_seconds: the longest ``timeout_seconds`` of the session's jobs.
         report: is called with one text: the settings made and why, those kept, and those that cannot be set from here.
 

@@ -63,6 +63,7 @@ from permitflow.errors import (
     BatchOrderError,
     ChannelAbortedError,
     ChannelCancelledError,
+    ChannelClosedError,
     ChannelError,
     ChannelSpentError,
     InvalidOptionError,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from permitflow.client.blocking import BlockingControl, BlockingSink
     from permitflow.client.options import PutOptions
     from permitflow.dispatch.keys import Splitter
+    from permitflow.stream.traffic import ChannelTraffic
 
     Routed: TypeAlias = tuple[str, pa.RecordBatch]
     """The channel of a chunk, and the chunk."""
@@ -143,6 +145,25 @@ def _require_wanted(channel: str, outcome: EndOutcome) -> None:
     """
     if outcome is EndOutcome.CANCELLED:
         raise ChannelCancelledError(channel=channel, reason=_UNREAD)
+
+
+def _require_producible(channel: "ChannelTraffic") -> None:
+    """Refuse a channel that takes no more rows.
+
+    Raises:
+        ChannelSpentError: it is read once, and has ended, or was read, or broke.
+        ChannelAbortedError: it keeps its rows, and broke.
+        ChannelClosedError: it keeps its rows, and has ended.
+    """
+    name, state = channel.channel, channel.state
+    if state in ("waiting", "open"):
+        return
+    if channel.kept is None:
+        raise ChannelSpentError(channel=name, reason=channel.reason)
+    if state == "broken":
+        raise ChannelAbortedError(channel=name, reason=channel.reason)
+    why = "it has ended: take another one, or open it again for more (permitflow channel reset; its rows stay)"
+    raise ChannelClosedError(end=f"sender of channel {name!r} ({why})")
 
 
 # Arrow has these in every release of Spark.
@@ -403,18 +424,18 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
     def require_channels(self) -> None:
         """Ask for the channels; planning process: of each task that fails, Spark logs hundreds of lines.
 
+        Readers that wait are not told: they get the rows of the job that comes next.  Of several exchanges, one that is
+        away need not have a channel of this job: its tasks will tell.
+
         Raises:
-            PermitflowError: the exchange does not answer, lacks a channel, or one was used before.
+            PermitflowError: the exchange does not answer, lacks a channel, or one takes no more rows.
         """
         exchange = self._options.exchange
         if len(several(exchange.address)) > 1:
-            return  # they were asked before
+            return
         with self._dialled(exchange.address, exchange.timeout_seconds) as orders:
             for told in orders.statistics(exchange.channels).channels:
-                if told.kept is None and told.state not in ("waiting", "open"):
-                    raise ChannelSpentError(channel=told.channel, reason=told.reason)
-                if told.state == "broken":
-                    raise ChannelAbortedError(channel=told.channel, reason=told.reason)
+                _require_producible(told)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
@@ -645,17 +666,22 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
     def require_channels(self) -> None:
         """As ``ExchangeWriter.require_channels``, and wait for an exchange that restarts.
 
+        A job with a key may be a repetition, after which its channels have ended: its rows are dropped.
+
         Raises:
             RetentionError: a channel keeps no rows.
-            PermitflowError: the exchange did not answer for ``timeout_seconds``, or lacks a channel.
+            PermitflowError: the exchange did not answer for ``timeout_seconds``, or lacks a channel, or one takes no
+                more rows.
         """
         exchange = self._options.exchange
         if len(several(exchange.address)) > 1:
-            return  # they were asked before
+            return
         for told in self._insist(lambda orders: orders.statistics(exchange.channels)).channels:
             if told.kept is None:
                 rule = "publishes nothing"
                 raise RetentionError(channel=told.channel, retention=Retention.ONCE.value, rule=rule)
+            if self._options.publication is None:
+                _require_producible(told)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.

@@ -37,6 +37,7 @@ from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
+    ChannelClosedError,
     ChannelSpentError,
     InvalidOptionError,
     InvalidParametersError,
@@ -477,12 +478,20 @@ def test_a_job_is_refused_before_any_task(options: Options, change: Options, wor
         PermitflowDataSource({**options, **change}).writer(ONE_COLUMN, overwrite=False)
 
 
+@pytest.fixture
+def staged_options(replay_options: Options) -> Options:
+    return {**replay_options, "delivery": "staged"}
+
+
 @pytest.mark.parametrize(
     ("kind", "breaks", "refusal"),
     [
         ("options", True, ChannelSpentError),
         ("options", False, ChannelSpentError),
         ("replay_options", True, ChannelAbortedError),
+        ("replay_options", False, ChannelClosedError),
+        ("staged_options", True, ChannelAbortedError),
+        ("staged_options", False, ChannelClosedError),
     ],
 )
 def test_a_job_for_a_used_channel_is_refused_before_any_task(
@@ -496,6 +505,13 @@ def test_a_job_for_a_used_channel_is_refused_before_any_task(
             sink.end(closes_channel=True)
     with pytest.raises(refusal):
         PermitflowDataSource(options).writer(ONE_COLUMN, overwrite=False)
+
+
+def test_a_staged_job_that_may_be_a_repetition_is_not_refused(staged_options: Options) -> None:
+    keyed = {**staged_options, "query": "nightly", "batch": "1"}
+    for _ in range(2):
+        PermitflowDataSource(keyed).writer(ONE_COLUMN, overwrite=False).commit([None])
+    assert [consume(staged_options, channel) for channel in channels_of(staged_options)] == [[], []]
 
 
 def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:
