@@ -282,10 +282,13 @@ def test_a_batch_number_that_falls_is_an_error(replay_options: Options, task: Ta
 
 
 def test_a_commit_fails_if_a_channel_to_end_is_broken(replay_options: Options, task: Task) -> None:
+    options = {**replay_options, "delivery": "staged", "end": "true"}
+    writer = PermitflowDataSource(options).writer(SCHEMA, overwrite=False)
+    assert isinstance(writer, StagedBatchWriter)
     with open_sink(replay_options["address"], channels_of(replay_options)[1], arrow_schema(SCHEMA)) as sink:
         sink.abort("it has failed")
     with pytest.raises(ChannelAbortedError, match="it has failed"):
-        staged(replay_options, [1], end="true")
+        writer.commit([writer.write(batches(1))])
     assert states(replay_options) == [ChannelState.ENDED, ChannelState.BROKEN]
 
 
