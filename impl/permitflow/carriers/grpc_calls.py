@@ -90,8 +90,9 @@ class _Call(Carrier, ABC):
         self._is_closing_half = self._is_over = False
         self._has_work = asyncio.Event()
         self._is_cut = self._is_unreached = False
-        self.received_bytes = 0
+        self.received_bytes = self.received_messages = 0
         """Of all messages that have come."""
+        self.has_written = False
 
     @property
     def is_unreached(self) -> bool:
@@ -121,6 +122,7 @@ class _Call(Carrier, ABC):
         try:
             while isinstance(message := await self._read(), bytes):  # anything else is the end, in good order
                 self.received_bytes += len(message)
+                self.received_messages += 1
                 if self._listener is not None:
                     self._listener.on_message(message, False)
                 del message  # the next one may come late
@@ -140,6 +142,7 @@ class _Call(Carrier, ABC):
     def write(self, message: Sequence[Buffer]) -> bool:
         """See ``Carrier``; gRPC never takes one at once.  A sign behind the end of this half is dropped."""
         if not self._is_closing_half:
+            self.has_written = True
             self._message = b"".join(message)
             self._work()
         return False
@@ -259,7 +262,7 @@ class ServerCall(_Call):
             if key == _AUTHORIZATION and isinstance(value, str):
                 scheme, _, token = value.partition(" ")
                 if scheme.lower() == _BEARER.lower():
-                    return token
+                    return token or None
         return None
 
     async def _reason(self, error: BaseException) -> Exception:

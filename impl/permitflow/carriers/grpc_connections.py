@@ -84,12 +84,17 @@ class GrpcConnections:
         self._by_name = names
         return come, gone
 
-    def drop_from(self, networks: Sequence[str]) -> None:
-        """Let new connections from these networks, and no others, wait; see ``packet_filter``."""
+    def drop_from(self, networks: Sequence[str]) -> bool:
+        """Let new connections from these networks, and no others, wait; see ``packet_filter``.
+
+        Returns:
+            False: they do not, or not all; no descriptor is free, or this system cannot do it.
+        """
+        dropping = 0
         for entry in self._listening:
             with _opened(entry) as found:
-                if found is not None:
-                    drop_from(found, networks)
+                dropping += found is not None and drop_from(found, networks)
+        return 0 < len(self._listening) == dropping
 
     def hang_up(self, name: Name) -> bool:
         """Shut this connection, of which a look has told; gRPC notices that, and releases it.  False: it is gone."""

@@ -32,7 +32,8 @@ _OF_STREAM: Final = 5
 """A stream's failure counts as this many: to begin and end a stream takes the exchange some milliseconds."""
 _OF_NOISE_BYTES: Final = 8 << 10
 """So many bytes over gRPC that are no messages count as a failure: gRPC spends up to 0.5 ms on them, in settings."""
-_MOST_SHUT_OUT_SECONDS: Final = 10.0
+_MOST_SHUT_OUT_SECONDS: Final = 4.0
+"""Others behind its address dial again after 1, 3 and 7 s, and give up after 10."""
 _LIVED_SECONDS: Final = 1.0
 """The least that a stream must have lived: a failing network or host may lose all its streams at once."""
 _MOST_PEERS = 1_024

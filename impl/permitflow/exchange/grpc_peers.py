@@ -8,6 +8,7 @@ gRPC has none for what is no message, such as pings, and answers it: who sends m
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from time import thread_time
@@ -19,21 +20,28 @@ from permitflow.carriers.grpc_connections import GrpcConnections, Name
 from permitflow.errors import LimitReachedError, PermitflowError
 from permitflow.exchange.admission import Admission, peer_key
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
+from permitflow.wire.control_codec import MOST_REQUEST_BYTES
 
 _log = logging.getLogger(__name__)
 
 _BETWEEN_LOOKS_SECONDS: Final = 0.5
 _BETWEEN_MEASURES_SECONDS: Final = 0.02
 _LOOKS_SHARE: Final = 0.02
-"""The largest share of the event loop's time: a look at thousands of connections takes milliseconds."""
+"""The largest share of the event loop's time: a look at thousands of connections takes tens of milliseconds."""
 _HURRIED_SHARE: Final = 0.2
 """The same while a connection that is to be hung up on is younger than the last look: its calls cost more."""
+_AT_ONCE: Final = 256
+"""So many connections are measured before other tasks have their turn."""
 _OF_STREAM_BYTES: Final = MOST_UNREAD_BYTES + MAX_MESSAGE_BYTES
-"""What gRPC may hold of a stream."""
+"""What gRPC may hold of a stream, once it was answered: before that, a right client sends its first message only."""
+_UNDER_WAY_SECONDS: Final = 5.0
+"""So long what a stream has sent may still come when it is over here."""
 _OF_CONNECTION_BYTES: Final = 64 << 10
 """TLS's handshake, with certificates, and HTTP/2's."""
 _OF_FRAMING: Final = 64
 """Of so many bytes of messages, one more: the headers of HTTP/2's frames and of TLS's records, for each 2 KiB."""
+_OF_MESSAGE_BYTES: Final = 64
+"""The same of each message: its length, a frame's header and a record's make 36."""
 _QUIET_BYTES_PER_SECOND: Final = 64 << 10
 """Of a connection that is never hung up on for its noise: a consumer's feedback and its frames make a third of that."""
 _MOST_EXCESSES: Final = 1
@@ -45,55 +53,85 @@ class Call(Protocol):
 
     received_bytes: int
     """Of the messages that gRPC has handed over."""
+    received_messages: int
+    has_written: bool
+    """It was answered."""
 
 
 class _Calls:
     """The calls of one connection."""
 
     def __init__(self, now: float) -> None:
-        self.arriving, self.begun = set[Call](), set[Call]()
-        """Those that have not said yet what they want, and those that have a stream."""
+        self.arriving = set[Call]()
+        """Those that have not said yet what they want."""
+        self.begun = dict[Call, bool]()
+        """The others, and whether each is a stream."""
         self.excesses = 0
         self.before_bytes = 0
         """What had come, and was no message, when the first of ``arriving`` began."""
         self._measured_at, self._noise_bytes = now, 0
         """What has come that is no message, nor may be of one that is coming, nor was left unread by a stream."""
-        self._over_bytes = self._streams = 0
+        self._quiet_bytes = 0
+        """What has come that is no message, and does not count: slowly enough, or left unread by streams."""
+        self._over_bytes = 0
+        self._leaving = deque[float]()
+        """Until when more may come of each stream that is over."""
 
     @property
-    def delivered_bytes(self) -> int:
-        """Of the messages of all calls."""
-        return self._over_bytes + sum(call.received_bytes for call in (*self.arriving, *self.begun))
+    def messages_bytes(self) -> int:
+        """Of all calls, with their framing."""
+        return self._over_bytes + sum(_framed_bytes(call) for call in (*self.arriving, *self.begun))
+
+    @property
+    def _calls_bytes(self) -> int:
+        """What gRPC may hold of all calls, with what may still come of those that are over."""
+        streams = len(self._leaving) + sum(is_stream and call.has_written for call, is_stream in self.begun.items())
+        requests = sum(not is_stream for is_stream in self.begun.values())
+        first = len(self.arriving) + sum(is_stream and not call.has_written for call, is_stream in self.begun.items())
+        return streams * _OF_STREAM_BYTES + requests * MOST_REQUEST_BYTES + first * FRAMES_BYTES
 
     def is_too_much(self, received_bytes: int) -> bool:
         """Does gRPC hold more of this connection than its calls may have sent?"""
-        most_bytes = max(1, len(self.arriving)) * FRAMES_BYTES + len(self.begun) * _OF_STREAM_BYTES
-        return received_bytes - self.before_bytes - self.delivered_bytes > most_bytes
+        return received_bytes - self.before_bytes - self.messages_bytes > max(FRAMES_BYTES, self._calls_bytes)
 
     def note_noise(self, received_bytes: int, now: float) -> tuple[int, bool]:
         """By how much there is more noise than the last time, and whether that is more than feedback makes.
 
         There is less if a message has been handed over since.
         """
-        messages_bytes = self.delivered_bytes + self.delivered_bytes // _OF_FRAMING
-        calls_bytes = len(self.arriving) * FRAMES_BYTES + self._streams * _OF_STREAM_BYTES
+        rest_bytes = max(0, received_bytes - self.messages_bytes - _OF_CONNECTION_BYTES)
+        most_bytes = int((now - self._measured_at) * _QUIET_BYTES_PER_SECOND)
+        self._quiet_bytes = min(rest_bytes, self._quiet_bytes + most_bytes)
+        while self._leaving and self._leaving[0] < now:
+            self._keep_unread(rest_bytes - self._quiet_bytes)
         former_bytes = self._noise_bytes
-        self._noise_bytes = max(0, received_bytes - messages_bytes - calls_bytes - _OF_CONNECTION_BYTES)
-        grown_bytes, most_bytes = self._noise_bytes - former_bytes, (now - self._measured_at) * _QUIET_BYTES_PER_SECOND
+        self._noise_bytes = max(0, rest_bytes - self._quiet_bytes - self._calls_bytes)
+        grown_bytes = self._noise_bytes - former_bytes
         self._measured_at = now
         return grown_bytes, grown_bytes > most_bytes
 
-    def begin(self, call: Call) -> None:
-        """It has a stream."""
-        self._streams += 1
-        self.arriving.discard(call)
-        self.begun.add(call)
+    def _keep_unread(self, unread_bytes: int) -> None:
+        """No more comes of the stream that was over first: what nobody has read of it is no noise."""
+        self._leaving.popleft()
+        unread_bytes = min(_OF_STREAM_BYTES, max(0, unread_bytes - self._calls_bytes))
+        self._quiet_bytes += unread_bytes
+        self.before_bytes += unread_bytes
 
-    def end(self, call: Call) -> None:
-        """It is over."""
-        self._over_bytes += call.received_bytes
+    def begin(self, call: Call, is_stream: bool) -> None:
+        """It has said what it wants."""
         self.arriving.discard(call)
-        self.begun.discard(call)
+        self.begun[call] = is_stream
+
+    def end(self, call: Call, now: float) -> None:
+        """It is over."""
+        self._over_bytes += _framed_bytes(call)
+        self.arriving.discard(call)
+        if self.begun.pop(call, False) and call.has_written:
+            self._leaving.append(now + _UNDER_WAY_SECONDS)
+
+
+def _framed_bytes(call: Call) -> int:
+    return call.received_bytes + call.received_bytes // _OF_FRAMING + call.received_messages * _OF_MESSAGE_BYTES
 
 
 class GrpcPeers:
@@ -117,39 +155,42 @@ class GrpcPeers:
         """Of these, those with a call that has not said yet what it wants."""
         self._shut_out: dict[str, float] = {}
         """Until when new connections of these peers wait."""
+        self._is_applied = True
+        """The kernel drops what comes from these peers, and from no others."""
         self._has_hung_up = False
         self._has_excess, self._has_arrival = asyncio.Event(), asyncio.Event()
 
     @contextmanager
-    def call(self, peer: str, call: Call) -> Iterator[Callable[[], None]]:
+    def call(self, peer: str, call: Call, *, is_stream: bool = True) -> Iterator[Callable[[], None]]:
         """A connection has made a call, which is under way in the block: the handshake of the connection is over.
 
         Args:
             peer: what gRPC calls it.
             call: of it.
+            is_stream: rather than requests.
 
         Yields:
-            Is to be called once the call has a stream.
+            Is to be called once the call has begun: it has said what it wants.
         """
         if (name := Name.of_call(peer)) is None:
             yield lambda: None
             return
         calls = self._calls_of(name)
         if not calls.arriving:
-            if calls.delivered_bytes and (received_bytes := self._connections.received_bytes(name)) is not None:
-                calls.before_bytes = received_bytes - calls.delivered_bytes
+            if calls.messages_bytes and (received_bytes := self._connections.received_bytes(name)) is not None:
+                calls.before_bytes = received_bytes - calls.messages_bytes
             self._arriving[name] = calls
             self._has_arrival.set()
         calls.arriving.add(call)
 
         def begin() -> None:
-            calls.begin(call)
+            calls.begin(call, is_stream)
             self._note_arrived(name)
 
         try:
             yield begin
         finally:
-            calls.end(call)
+            calls.end(call, asyncio.get_running_loop().time())
             self._note_arrived(name)
 
     def _calls_of(self, name: Name) -> _Calls:
@@ -185,8 +226,12 @@ class GrpcPeers:
         while True:
             began = thread_time()
             self._look()
-            self._measure(self._holds)
-            spent_seconds = thread_time() - began
+            spent_seconds, names = thread_time() - began, tuple(self._holds)
+            for start in range(0, len(names), _AT_ONCE):
+                began = thread_time()
+                self._measure(names[start : start + _AT_ONCE])
+                spent_seconds += thread_time() - began
+                await asyncio.sleep(0)
             await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
@@ -207,11 +252,11 @@ class GrpcPeers:
 
     def _measure(self, names: Iterable[Name]) -> None:
         """Hang up on connections of which more has come than their calls may have sent."""
-        self._has_hung_up, now = False, asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         for name in names:
-            if (received_bytes := self._connections.received_bytes(name)) is None:
+            calls, received_bytes = self._calls.get(name), self._connections.received_bytes(name)
+            if calls is None or received_bytes is None:  # it has gone since it was looked at, or was refused
                 continue
-            calls = self._calls[name]
             noise_bytes, is_loud = calls.note_noise(received_bytes, now)
             seconds = self._admission.noise(_written(name), noise_bytes) if noise_bytes else 0.0
             if is_over := is_loud and seconds > 0.0:
@@ -221,12 +266,19 @@ class GrpcPeers:
                 self._has_hung_up |= self._connections.hang_up(name)
 
     def _shut_out_peer(self, key: str, seconds: float, now: float) -> None:
-        if key not in self._shut_out:
-            _log.info("%s sends much over gRPC that is no message: its new connections wait for %.1f s", key, seconds)
+        is_new = key not in self._shut_out
         self._shut_out[key] = now + seconds
-        self._connections.drop_from(tuple(self._shut_out))
+        asyncio.get_running_loop().call_later(seconds, self._let_in_again)  # the next look may be later
+        self._apply()
+        if is_new:
+            fate = f"{'wait' if self._is_applied else 'are hung up on'} for {seconds:.1f} s"
+            _log.info("%s sends much over gRPC that is no message: its new connections %s", key, fate)
+
+    def _apply(self) -> None:
+        self._is_applied = self._connections.drop_from(tuple(self._shut_out))
 
     def _look(self) -> None:
+        self._has_hung_up = False
         come, gone = self._connections.look()
         for name in gone:
             self._forget(name)
@@ -245,10 +297,15 @@ class GrpcPeers:
         now = asyncio.get_running_loop().time()
         for name in [name for name, (since, _) in self._handshakes.items() if since < now - self._handshake_seconds]:
             self._end_handshake(name)
-        if over := [key for key, until in self._shut_out.items() if until < now]:
-            for key in over:
-                del self._shut_out[key]
-            self._connections.drop_from(tuple(self._shut_out))
+        self._let_in_again()
+
+    def _let_in_again(self) -> None:
+        now = asyncio.get_running_loop().time()
+        over = [key for key, until in self._shut_out.items() if until <= now]
+        for key in over:
+            del self._shut_out[key]
+        if over or not self._is_applied:
+            self._apply()
 
     def _admit(self, name: Name) -> None:
         peer = _written(name)
@@ -256,7 +313,8 @@ class GrpcPeers:
         def hang_up(_: PermitflowError) -> None:
             self._connections.hang_up(name)
 
-        if peer_key(peer) in self._shut_out:  # the kernel had it already
+        calls = self._calls.get(name)
+        if peer_key(peer) in self._shut_out and (calls is None or not calls.begun):  # the kernel had it already
             self._connections.hang_up(name)
             return
         with ExitStack() as stack:
@@ -265,7 +323,7 @@ class GrpcPeers:
             except LimitReachedError as error:
                 hang_up(error)
                 return
-            if name not in self._calls:
+            if calls is None:
                 handshake = ExitStack()
                 handshake.enter_context(self._admission.handshake(peer, hang_up))
                 now = asyncio.get_running_loop().time()
@@ -279,6 +337,7 @@ class GrpcPeers:
     def _forget(self, name: Name) -> None:
         self._end_handshake(name)
         self._calls.pop(name, None)
+        self._arriving.pop(name, None)
         if (hold := self._holds.pop(name, None)) is not None:
             hold.close()
 

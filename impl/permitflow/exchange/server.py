@@ -156,7 +156,7 @@ class _GrpcListener:
         # A control client may be idle.
         within_seconds = None if method == CONTROL else self._terms.handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._terms.silence_seconds)
-        with peers.call(peer, call) as begin:
+        with peers.call(peer, call, is_stream=method != CONTROL) as begin:
             if await self._has_too_long_headers(peers, peer, call):
                 return
             # Otherwise they leave with the first message, and block the status while it is under way.
@@ -181,11 +181,13 @@ class _GrpcListener:
         """Serve a call of the health service."""
         peer = context.peer()
         call = ServerCall(context, f"the client at {peer}", self._terms.handshake_seconds, self._terms.silence_seconds)
-        with peers.call(peer, call):
+        with peers.call(peer, call, is_stream=False) as begin:
             if await self._has_too_long_headers(peers, peer, call):
                 return
             try:
-                await answer(bytes(await Conversation(call).read() or b""), context)
+                request = bytes(await Conversation(call).read() or b"")
+                begin()
+                await answer(request, context)
             except PermitflowError as error:
                 await self._tell(call, error)
             finally:

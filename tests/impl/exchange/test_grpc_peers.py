@@ -13,7 +13,7 @@ import pytest
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
-from permitflow.exchange import Exchange, ExchangeServer, grpc_peers
+from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH
@@ -34,7 +34,8 @@ CALLER = f"ipv4:{PEER.host}:{PEER.port}"
 class Call:
     """One of which nothing has come yet."""
 
-    received_bytes = 0
+    received_bytes = received_messages = 0
+    has_written = True
 
 
 class OneConnection(GrpcConnections):
@@ -44,8 +45,9 @@ class OneConnection(GrpcConnections):
         super().__init__(0)
         self.is_here = is_here
         self.is_seen = self.is_hung_up = False
-        self.came_bytes = self.measures = 0
+        self.came_bytes = self.measures = self.failures = 0
         self.dropped: tuple[str, ...] = ()
+        self.can_drop = True
 
     def look(self) -> tuple[list[Name], list[Name]]:
         come = [PEER] if self.is_here and not self.is_seen else []
@@ -57,8 +59,11 @@ class OneConnection(GrpcConnections):
         self.measures += 1
         return self.came_bytes if self.is_seen and name == PEER else None
 
-    def drop_from(self, networks: Sequence[str]) -> None:
-        self.dropped = tuple(networks)
+    def drop_from(self, networks: Sequence[str]) -> bool:
+        if self.can_drop:
+            self.dropped = tuple(networks)
+        self.failures += not self.can_drop
+        return self.can_drop
 
     def hang_up(self, name: Name) -> bool:
         self.is_hung_up |= self.is_seen and name == PEER
@@ -288,9 +293,122 @@ async def test_who_sends_what_is_no_message_is_shut_out() -> None:
             connections.came_bytes += 2 * BURST_BYTES
             await until(lambda: connections.is_hung_up)
             assert connections.dropped == (PEER.host,)
-            # One that the kernel had already let in.
-            connections.came_bytes, connections.is_seen, connections.is_hung_up = 0, False, False
-            await until(lambda: connections.is_hung_up)
+        # One that the kernel had already let in.
+        connections.came_bytes, connections.is_seen, connections.is_hung_up = 0, False, False
+        await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_an_open_stream_goes_on_though_its_peer_is_shut_out() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        connections.came_bytes = 1 << 30
+        await until(lambda: connections.is_hung_up)
+        connections.is_here = False
+        await until(lambda: not connections.is_seen)
+        connections.came_bytes, connections.is_hung_up = 0, False
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+            connections.is_here = True
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_peer_is_let_in_again_though_a_look_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_MOST_SHUT_OUT_SECONDS", 0.05)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections):
+        connections.came_bytes = 1 << 30
+        await until(lambda: bool(connections.dropped))
+        connections.can_drop = connections.is_here = False
+        await until(lambda: connections.failures > 0)
+        connections.can_drop = True
+        await until(lambda: connections.dropped == ())
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(("is_stream", "has_written"), [(False, True), (True, False)])
+async def test_calls_that_cost_nothing_allow_no_noise(is_stream: bool, has_written: bool) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        for _ in range(3):
+            call = Call()
+            call.has_written = has_written
+            with peers.call(CALLER, call, is_stream=is_stream) as begin:
+                begin()
+                connections.came_bytes += BURST_BYTES
+                await measured(connections)
+        await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_framing_of_many_short_messages_is_no_noise() -> None:
+    connections, stream = OneConnection(is_here=True), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            stream.received_messages = 2 << 20
+            stream.received_bytes = stream.received_messages * 300
+            connections.came_bytes = stream.received_messages * 336
+            await measured(connections)
+            connections.came_bytes += MOST_UNREAD_BYTES
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_slow_feedback_leaves_streams_what_they_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin, monkeypatch.context() as patch:
+            begin()
+            patch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", 1 << 40)  # hours in a moment
+            connections.came_bytes = OF_STREAM_BYTES
+            await measured(connections)
+            patch.undo()
+            connections.came_bytes += MOST_UNREAD_BYTES
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_is_under_way_when_a_stream_ends_is_no_noise(is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 3_600.0 if is_late else 0.0)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+        if is_late:
+            await measured(connections)
+        connections.came_bytes = MOST_UNREAD_BYTES
+        await measured(connections)
+        assert not connections.is_hung_up
+        connections.came_bytes += OF_STREAM_BYTES + 2 * BURST_BYTES
+        await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_name_that_comes_again_and_is_refused_is_no_fault() -> None:
+    class Again(OneConnection):
+        def look(self) -> tuple[list[Name], list[Name]]:
+            come, gone = super().look()
+            return ([Name("127.0.0.2", 1), PEER], [PEER]) if self.is_again else (come, gone)
+
+        is_again = False
+
+    connections = Again(is_here=True)
+    peers = GrpcPeers(Admission(Limits(max_connections=1)), connections, 30.0)
+    following = asyncio.create_task(peers.follow())
+    await turns()
+    with peers.call(CALLER, Call()):
+        connections.is_again = True
+        await until(lambda: connections.is_hung_up)
+        await measured(connections)
+        assert not following.done()
+    following.cancel()
+    await asyncio.wait({following})
 
 
 @pytest.mark.usefixtures("often")
