@@ -202,8 +202,8 @@ async def put(
         attempt: at a task of a job: the exchange refuses a second one.  It ends with ``closes_channel=False``: any
             other end breaks the channel, which its job ends with ``total``.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
-        failed_job: to abort the channel for a job that has failed; refused if the channel has no rows of that job, or
-            was reset since it began there.
+        failed_job: to abort the channel for a job that has failed; refused if no attempt of that job has begun in
+            the channel, or the channel was reset since.
         spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
         job_channels: of a job that writes into several channels of this exchange: these, at most 1,000; the exchange
@@ -220,7 +220,7 @@ async def put(
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
         ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began; or
-            it has no rows of the job that failed.
+            no attempt of the job that failed has begun there.
         TaskRetryError: another attempt at the same task has begun before.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """

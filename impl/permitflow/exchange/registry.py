@@ -478,12 +478,12 @@ class Exchange:
         return channel.retire(error)
 
     def hear_failed(self, job: str, name: str) -> None:
-        """Note that a job has failed; a channel without rows of it stays as it is, and the caller must not break it.
+        """Note that a job has failed; a channel in which it has not begun stays as it is: the caller must not break it.
 
         If no row at all has come into the channel, those who wait for the first one are told.
 
         Raises:
-            ChannelResetError: the channel has no rows of the job, or was reset since the job began in it.
+            ChannelResetError: the job has not begun in the channel, or the channel was reset since.
             UnknownChannelError: no channel has this name.
         """
         channel = self.served(name)

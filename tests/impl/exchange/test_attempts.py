@@ -319,9 +319,12 @@ async def test_a_failed_job_from_before_a_restart_is_heard(listen: str, tmp_path
                 if not restarts:
                     await job.send(1)
                     continue
-                await job.abort()
+                wider = SCHEMA.append(pa.field("more", pa.string()))
+                async with put(address, CHANNEL, wider, failed_job="job") as sender:
+                    sender.abort("it has failed")
                 with pytest.raises(ChannelAbortedError, match="it has failed"):
                     await job.read()
+                assert exchange.replay_channel(CHANNEL).schema == SCHEMA
 
 
 @BOTH

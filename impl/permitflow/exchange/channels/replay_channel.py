@@ -855,7 +855,7 @@ class ReplayProducer(KeepingProducer):
         channel, name = self._channel, put.producer
         require_name("producer", name)
         channel.require_appendable(producer=name)
-        rows = await channel.declare(schema)
+        rows = fitted(schema, channel.schema) if put.failed_job else await channel.declare(schema)
         await self._end.meet()
         try:
             first_row = await channel.claim(name, self) if name else None
