@@ -1,7 +1,9 @@
 """What a server logs on standard error."""
 
 import logging
+import sys
 from enum import Enum
+from typing import TextIO
 
 __all__ = ["LogLevel"]
 
@@ -16,4 +18,13 @@ class LogLevel(Enum):
 
     def apply(self) -> None:
         """Log from this level on, each line with its time."""
-        logging.basicConfig(level=self.name, format="%(asctime)s %(levelname)s %(message)s")
+        form = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(level=self.name, format=form, handlers=[_ToStandardError()])
+
+
+class _ToStandardError(logging.StreamHandler[TextIO]):
+    """To what is standard error at that moment: a live table takes its place, and writes lines above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)

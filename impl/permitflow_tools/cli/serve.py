@@ -263,7 +263,7 @@ def serve(
             one_of(LogLevel),
             "LEVEL",
             "Log from this level on, on standard error, with the time: info also has refused clients and lost "
-            "connections. Default: warnings, without it.",
+            "connections. Default: warnings, without the time.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the addresses, and nothing else.")] = False,

@@ -44,7 +44,7 @@ class Report:
     """Says what happens to an exchange, with a method for each thing; a context manager.
 
     Once it listens, an output that cannot be written any more (a full disk, a terminal or a reader that has gone) ends
-    the reports, and not the exchange.
+    the reports, and not the exchange; a terminal that hangs up sends SIGHUP, too, on which the exchange drains.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
@@ -52,7 +52,8 @@ class Report:
         self._console = open_console()
         as_text = Style.TABLE if self._console.is_terminal else Style.LOG
         self.style = Style.JSON if as_json else Style.QUIET if quiet else as_text
-        self._live = Live(console=self._console, auto_refresh=False)
+        # What is said on the same terminal comes above the table; what goes to a file or a pipe goes on to do so.
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stderr=os.isatty(2))
         self._shown: dict[str, tuple[object, ...]] = {}
 
     def __enter__(self) -> Self:
@@ -177,7 +178,7 @@ class Report:
         except OSError as error:
             self.style = Style.QUIET
             _give_up(sys.stdout)
-            words = "standard output cannot be written any more, so nothing more is reported, and the exchange goes on"
+            words = "standard output cannot be written any more, so nothing more is reported; no stream ends by that"
             try:
                 typer.echo(f"warning: {words}: {error.strerror or error}", err=True)
             except OSError:

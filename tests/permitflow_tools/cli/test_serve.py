@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,12 @@ async def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(as_json
         assert orders["reason"].endswith(f"gave up: {COMMANDS}")
     else:
         assert any(r"gave up: \x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e" in line for line in said)
+
+
+def test_a_large_permit_batch_alone_leaves_the_rest_to_chunks() -> None:
+    with serving("--stream", "orders", "--permit-batch", "100000", "--quiet") as process:
+        address_of(process)
+        assert stop(process, signal.SIGTERM) == (0, "", "")
 
 
 async def test_a_log_has_a_line_for_what_happened() -> None:
@@ -216,10 +222,21 @@ def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
     assert path.is_fifo()
 
 
-def test_a_terminal_gets_a_table() -> None:
+@contextmanager
+def on_a_terminal(*options: str) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
+    """An exchange with the channel orders/0 that talks to a terminal, and this terminal's other end."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--stream", "orders"],
+        [
+            sys.executable,
+            "-m",
+            "permitflow_tools.cli",
+            "serve",
+            "--address",
+            "127.0.0.1:0",
+            "--stream=orders",
+            *options,
+        ],
         stdin=child,
         stdout=child,
         stderr=child,
@@ -227,21 +244,46 @@ def test_a_terminal_gets_a_table() -> None:
     )
     os.close(child)
     try:
-        seen = b""
-        while b"orders/0" not in seen:
-            seen += os.read(parent, 65536)
-        process.send_signal(signal.SIGINT)
-        while b"stopped: 0 rows in, 0 rows out" not in seen:
-            seen += os.read(parent, 65536)
-        assert process.wait(timeout=30) == 130
+        yield process, parent
     finally:
         process.kill()
         process.wait()
         os.close(parent)
+
+
+def read_until(terminal: int, words: bytes, seen: bytes = b"") -> bytes:
+    """What stands there up to these words, and a little more."""
+    while words not in seen:
+        seen += os.read(terminal, 65536)
+    return seen
+
+
+def test_a_terminal_gets_a_table() -> None:
+    with on_a_terminal() as (process, terminal):
+        seen = read_until(terminal, b"orders/0")
+        process.send_signal(signal.SIGINT)
+        seen = read_until(terminal, b"stopped: 0 rows in, 0 rows out", seen)
+        assert process.wait(timeout=30) == 130
     text = seen.decode()
     assert "listening at 127.0.0.1:" in text
     for heading in ("channel", "rows in", "in/s", "held", "blocked in/out"):
         assert heading in text
+
+
+async def test_a_log_line_on_a_terminal_stays_above_the_table(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("a-token-of-somebody")
+    options = ("--token-file", str(tmp_path / "tokens"), "--log-level", "info")
+    with on_a_terminal(*options) as (_, terminal):
+        seen = read_until(terminal, b"orders/0").decode()
+        address = re.search(r"listening at (\S+)", seen)
+        assert address is not None
+        with pytest.raises(UnauthenticatedError):
+            async with get(address[1], "orders/0"):
+                pass
+        line = await asyncio.to_thread(read_until, terminal, b"INFO the client at ")
+        behind = line.partition(b"INFO the client at ")[2]
+        behind = await asyncio.to_thread(read_until, terminal, b"\x1b[1A", behind)  # where it begins to draw anew
+    assert b"orders/0" in behind.partition(b"\x1b[1A")[0]
 
 
 async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> None:
