@@ -1,4 +1,4 @@
-"""Reads rows from a file or a pipe, batch by batch: at most some MiB are in memory."""
+"""Reads rows from a file or a pipe, batch by batch: some MiB are in memory."""
 
 import codecs
 import io
@@ -127,7 +127,10 @@ def _parquet(file: BinaryIO, what: str) -> RowReader:
 
 
 def _parquet_batches(found: pyarrow.parquet.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Batches of some MiB: rows may be long, and a file of a few hundred bytes repeat one for ever."""
+    """Batches of some MiB if rows are of about one length: by that of the last ones it is chosen how many come next.
+
+    A file of a few hundred bytes may repeat a long one for ever.
+    """
     for batch in found.iter_batches(_FEWEST_ROWS_AT_ONCE, use_threads=False):
         yield batch
         # What a dictionary takes does not depend on the number of rows.
@@ -252,11 +255,12 @@ def _end_of_rows(text: bytes) -> int:
         if opened > 0 and text[opened - 1] not in b',\r\n"':
             return _end_of(_ROWS, text)  # a quote within a field, which opens nothing: exact, and slower
         stop = opened if opened >= 0 else stop
-    while end := max(text.rfind(b"\n", 0, stop), text.rfind(b"\r", 0, min(stop, len(text) - 1))) + 1:
-        if text.count(b'"', end, stop) % 2 == 0:
+    while True:
+        quote = text.rfind(b'"', 0, stop)
+        end = max(text.rfind(b"\n", quote + 1, stop), text.rfind(b"\r", quote + 1, min(stop, len(text) - 1))) + 1
+        if end or quote < 0:
             return end
-        stop = text.rfind(b'"', 0, end)  # it ends a line within quotes: look before them
-    return 0
+        stop = text.rfind(b'"', 0, quote)  # where what this one closes is opened: look before it
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytes) -> int:

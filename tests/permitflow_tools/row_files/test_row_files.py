@@ -351,6 +351,32 @@ def test_a_full_disk_does_not_hinder_leaving(tmp_path: Path) -> None:
     assert part.part.exists()
 
 
+class Searched(bytes):
+    """A text that counts the bytes at which a search from behind looks."""
+
+    looked_at = 0
+
+    def __radd__(self, before: bytes) -> "Searched":
+        return Searched(before + bytes(self))
+
+    def __add__(self, more: Any) -> "Searched":
+        return Searched(bytes(self) + more)
+
+    def rfind(self, *arguments: Any) -> int:
+        _, start, stop = arguments
+        found = super().rfind(*arguments)
+        Searched.looked_at += stop - max(start, found)
+        return found
+
+
+def test_quoted_line_ends_of_a_row_are_looked_at_once() -> None:
+    text = Searched(b"n\n" + b'"\n",' * 1_000 + b'"')
+    file = Mock(read=Mock(side_effect=[b"", text, b""]))
+    with pytest.raises(RowFileError, match="line 1,002: the quote that opens there is not closed"):
+        open_rows(file, "in", RowFormat.CSV)
+    assert 0 < Searched.looked_at < 10 * len(text)
+
+
 def test_a_row_that_a_parquet_file_repeats_takes_some_mib() -> None:
     long = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array(["x" * (1 << 18)]))
     file = io.BytesIO()
