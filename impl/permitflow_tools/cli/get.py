@@ -200,6 +200,8 @@ class _Output:
 
     def leave(self, *, keeps: bool, has_failed: bool = False) -> str:
         """What there is stays, readable if no write has failed; where, in words: none if others may lack some."""
+        if self.part is not None and self.part.is_whole:
+            return f"that have come are in {self.part.path}"
         try:
             self.writer.close()
             self._file.flush()
@@ -286,5 +288,6 @@ class _Writing:
         if not words or (not has_failed and self._came > self._written):
             least = self._written if self._output.takes_at_once or self._output.part is not None else 0
             where = "were written" if self._output.part is None else f"are in {self._output.part.part}"
-            return f"{self._came:,} rows have come, at least {least:,} of them {where}"
+            known = f"at least {least:,} of them {where}" if least else f"it is not known which of them {where}"
+            return f"{self._came:,} rows have come, {known}"
         return f"{self._came:,} rows {words}"

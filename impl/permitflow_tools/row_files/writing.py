@@ -214,6 +214,7 @@ class OutputFile:
         """
         self.path = Path(os.path.realpath(path))  # of a link, what it points to
         self.part = self.path.with_name(f"{self.path.name}.part")
+        self.is_whole = False
         try:
             if self.path.is_dir():
                 raise IsADirectoryError(0, "it is a folder; name a file in it")
@@ -231,6 +232,7 @@ class OutputFile:
         os.fsync(self.file.fileno())
         self.file.close()
         os.replace(self.part, self.path)
+        self.is_whole = True
 
     def leave(self, *, keeps: bool) -> None:
         """It will not be whole: leave what there is under its other name, or remove it."""

@@ -330,6 +330,23 @@ async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path:
     assert f"{rows:,} rows " in error
 
 
+async def test_what_fails_behind_a_whole_file_names_the_file(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = writing.OutputFile.finish
+
+    def finish_and_interrupt(output: writing.OutputFile) -> None:
+        finish(output)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing.OutputFile, "finish", finish_and_interrupt)
+    out = tmp_path / "out.csv"
+    async with beside(command) as shell:
+        await shell("put", NAME, written(tmp_path, "orders.csv", ROWS))
+        _, _, error = await shell("get", NAME, str(out))
+    assert error == f"Error: interrupted; 100 rows that have come are in {out}\n"
+
+
 async def test_a_waiting_command_says_for_whom(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow_tools.cli.patiently.SLICE_SECONDS", 0.05)
     async with beside(command) as shell:
@@ -398,7 +415,10 @@ async def test_a_full_disk_does_not_hide_rows_that_have_come(command: Command, t
     async with beside(command) as shell:
         await shell("put", NAME, written(tmp_path, "orders.csv", ROWS))
         code, _, error = await shell("get", NAME, "/dev/full", "--format", "csv")
-    assert (code, "No space left on device; 100 rows have come, at least 0 of them were written" in error) == (1, True)
+    assert (
+        code,
+        "No space left on device; 100 rows have come, it is not known which of them were written" in error,
+    ) == (1, True)
 
 
 async def test_a_refused_get_leaves_no_file(command: Command, tmp_path: Path) -> None:
@@ -498,7 +518,7 @@ async def test_rows_that_are_taken_in_part_are_not_acknowledged(
             getting.process.stdout.close()
             getting.process.stdout = None
             code, _, error = await getting.over()
-        assert (code, error) == (1, f"{NOBODY_READS}; 3 rows have come, at least 0 of them were written\n")
+        assert (code, error) == (1, f"{NOBODY_READS}; 3 rows have come, it is not known which of them were written\n")
         (channel,) = shell.exchange.statistics()
         assert channel.kept is not None
         assert channel.kept.acknowledged == {"default": 0}
@@ -515,7 +535,7 @@ async def test_parquet_in_a_pipe_is_acknowledged_with_its_end(command: Command, 
             getting.process.stdout = None
             assert (await shell("put", NAME, source))[0] == 0
             code, _, error = await getting.over()
-        assert (code, error) == (1, f"{NOBODY_READS}; 200 rows have come, at least 0 of them were written\n")
+        assert (code, error) == (1, f"{NOBODY_READS}; 200 rows have come, it is not known which of them were written\n")
         (channel,) = shell.exchange.statistics()
         assert channel.kept is not None
         assert channel.kept.acknowledged == {"default": 0}
@@ -542,7 +562,7 @@ async def test_rows_of_a_first_batch_that_was_interrupted_are_kept(
     async with beside(command) as shell:
         await shell("put", NAME, written(tmp_path, "orders.csv", ROWS))
         _, _, error = await shell("get", NAME, str(out))
-    assert f"Error: interrupted; 100 rows have come, at least 0 of them are in {out}.part" in error
+    assert f"Error: interrupted; 100 rows have come, it is not known which of them are in {out}.part" in error
     assert (await asyncio.to_thread(Path(f"{out}.part").read_text)).count("\n") == 101
 
 
