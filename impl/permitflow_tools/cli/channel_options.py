@@ -69,7 +69,7 @@ _MaxChunkCost: TypeAlias = Annotated[
     int | None,
     rows(
         "The most permits a chunk takes. Default: row permits less batch; "
-        f"{DEFAULT_CHUNK_ROWS} with the default of row permits.",
+        f"at most {DEFAULT_CHUNK_ROWS} with the default of row permits.",
     ),
 ]
 
@@ -211,7 +211,11 @@ def _channel_parameters(
     try:
         if flow == PERMITS.name and "row_permits" not in stated:
             default = KEPT_PARAMETERS if retention is Retention.REPLAY else ONCE_PARAMETERS
-            stated = {**PERMITS.stated(default), **stated}
+            known = {**PERMITS.stated(default), **stated}
+            left = known["row_permits"] - known["permit_batch"]
+            if "max_chunk_cost" not in stated and known["max_chunk_cost"] > left:
+                del known["max_chunk_cost"]  # it becomes what is left
+            stated = known
         return cast(Parameters, flow_named(flow).parse(stated))
     except InvalidParametersError as error:
         if error.name in _WITH_OPTIONS:
