@@ -248,13 +248,14 @@ def run_interruptible(main: Coroutine[object, object, T], ask_to_end: Callable[[
 
 @contextmanager
 def first_error(kind: type[PermitflowError]) -> Iterator[None]:
-    """Of the errors of several tasks in the block, raise the first of this kind alone."""
+    """If all errors of several tasks in the block are of this kind, raise the first alone."""
     try:
         yield
     except BaseExceptionGroup as failures:
-        found: BaseException | None = failures.split(kind)[0]
-        if found is None:
+        others = failures.split(kind)[1]
+        if others is not None:
             raise
+        found: BaseException = failures
         while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
         raise found from None
