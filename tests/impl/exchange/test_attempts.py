@@ -12,7 +12,7 @@ import pytest
 from permitflow import ChannelParameters, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
-from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, describe, get, put
+from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, describe, get, put, remote_end
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -306,6 +306,28 @@ async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Rete
         with pytest.raises(ChannelResetError):  # now nobody else puts
             await job.abort()
         await job.commit(0, job="last")
+        assert await job.read() == 10
+
+
+async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytest.MonkeyPatch, listen: str) -> None:
+    """Another job's, while both ends negotiate whether they share memory."""
+    has_come, goes_on, meet = asyncio.Event(), asyncio.Event(), remote_end.meet
+
+    async def held(*offered: Any, **stated: Any) -> Any:
+        has_come.set()
+        await goes_on.wait()
+        return await meet(*offered, **stated)
+
+    async with served(CHANNEL, listen=listen) as (exchange, address), asyncio.timeout(SOON_SECONDS):
+        job = World(exchange, address)
+        monkeypatch.setattr(remote_end, "meet", held)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(job.send(1, job="next"))
+            await has_come.wait()
+            with pytest.raises(ChannelResetError):
+                await job.abort()
+            goes_on.set()
+        await job.commit(10, job="next")
         assert await job.read() == 10
 
 

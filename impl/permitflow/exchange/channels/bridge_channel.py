@@ -94,6 +94,8 @@ class BridgeChannel:
         """Its state and its consumer."""
         self.producers: dict[_Producer, None] = {}
         """Connected producers that have not received the outcome of their end, in the order in which they came."""
+        self.arriving = set[_Producer]()
+        """Producers that have dialled, with which nothing is agreed yet."""
         self.streams = Streams(told_name)
         self._purged_rows = 0
 
@@ -236,7 +238,8 @@ class BridgeChannel:
     def is_untouched(self) -> bool:
         """Does the channel lose nothing if it begins anew: no producer is there, or has sent or stated anything?"""
         has_taken = self.sender.statistics().sent_chunks or self.backlog.messages
-        return self.is_producible and self.schema is self.declared_schema and not self.producers and not has_taken
+        is_there = self.producers or self.arriving
+        return self.is_producible and self.schema is self.declared_schema and not is_there and not has_taken
 
     @property
     def backlog(self) -> Purged:
@@ -375,7 +378,11 @@ class _Producer(ProducerStream[BridgeChannel]):
             rule = "knows no producers by name, and publishes nothing"
             raise RetentionError(channel=channel.name, retention=Retention.ONCE.value, rule=rule)
         channel.require_producible(schema)
-        await self._end.meet()
+        channel.arriving.add(self)
+        try:
+            await self._end.meet()
+        finally:
+            channel.arriving.discard(self)
         # Meanwhile, another producer may have declared a schema or ended the channel.
         channel.require_producible(schema)
         await self._begin(put)
