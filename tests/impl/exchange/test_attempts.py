@@ -12,6 +12,7 @@ import pytest
 from permitflow import ChannelParameters, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
+from permitflow.carriers.same_host import meet
 from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, describe, get, put, remote_end
 from permitflow.errors import (
     ChannelAbortedError,
@@ -311,7 +312,7 @@ async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Rete
 
 async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytest.MonkeyPatch, listen: str) -> None:
     """Another job's, while both ends negotiate whether they share memory."""
-    has_come, goes_on, meet = asyncio.Event(), asyncio.Event(), remote_end.meet
+    has_come, goes_on = asyncio.Event(), asyncio.Event()
 
     async def held(*offered: Any, **stated: Any) -> Any:
         has_come.set()
