@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from examples import processes as child_processes
-from examples.processes import Part, child_process, run_beside
+from examples.processes import Part, child_process, first_error, run_beside
 from permitflow.errors import DemoError
 
 T = TypeVar("T")
@@ -137,3 +137,10 @@ async def test_cancellation_again_and_again_leaves_no_process(new_part: NewPart)
         await asyncio.sleep(0)
     assert running.cancelled()
     assert psutil.Process().children() == before
+
+
+def test_an_error_of_another_kind_is_not_hidden() -> None:
+    failures = ExceptionGroup("two tasks", [DemoError(message="it failed"), TypeError("a mistake")])
+    with pytest.raises(ExceptionGroup) as caught, first_error(DemoError):
+        raise failures
+    assert caught.value is failures

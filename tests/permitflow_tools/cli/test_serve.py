@@ -54,6 +54,12 @@ def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int,
     return process.returncode, stdout, stderr
 
 
+@pytest.fixture
+def logging_refusals(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "tokens").write_text("a-token-of-somebody")
+    return ("--token-file", str(tmp_path / "tokens"), "--log-level", "info")
+
+
 async def move(address: str, channel: str, chunks: int) -> int:
     """Put chunks into a channel and get them from it; how many rows came out."""
     batch = pa.record_batch({"x": pa.array(range(ROWS_OF_CHUNK))})
@@ -146,10 +152,8 @@ async def test_what_has_not_changed_is_not_said_again(capsys: pytest.CaptureFixt
     assert said == [True, False]
 
 
-async def test_a_log_of_level_info_has_refused_clients_and_their_time(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("a-token-of-somebody")
-    options = ("--token-file", str(tmp_path / "tokens"), "--log-level", "info", "--quiet")
-    with serving("--stream", "orders", *options) as process:
+async def test_a_log_of_level_info_has_refused_clients_and_their_time(logging_refusals: tuple[str, ...]) -> None:
+    with serving("--stream", "orders", "--quiet", *logging_refusals) as process:
         with pytest.raises(UnauthenticatedError):
             async with get(address_of(process), "orders/0"):
                 pass
@@ -223,8 +227,11 @@ def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
 
 
 @contextmanager
-def on_a_terminal(*options: str) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
-    """An exchange with the channel orders/0 that talks to a terminal, and this terminal's other end."""
+def on_a_terminal(*options: str, errors: int | None = None) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
+    """An exchange with the channel orders/0 that talks to a terminal, and this terminal's other end.
+
+    ``errors``: where its standard error goes; None: to the terminal.
+    """
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [
@@ -239,7 +246,7 @@ def on_a_terminal(*options: str) -> "Iterator[tuple[subprocess.Popen[bytes], int
         ],
         stdin=child,
         stdout=child,
-        stderr=child,
+        stderr=child if errors is None else errors,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
     )
     os.close(child)
@@ -270,20 +277,29 @@ def test_a_terminal_gets_a_table() -> None:
         assert heading in text
 
 
-async def test_a_log_line_on_a_terminal_stays_above_the_table(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("a-token-of-somebody")
-    options = ("--token-file", str(tmp_path / "tokens"), "--log-level", "info")
-    with on_a_terminal(*options) as (_, terminal):
-        seen = read_until(terminal, b"orders/0").decode()
-        address = re.search(r"listening at (\S+)", seen)
-        assert address is not None
-        with pytest.raises(UnauthenticatedError):
-            async with get(address[1], "orders/0"):
-                pass
+async def be_refused(seen: bytes) -> None:
+    """Dial without a token where the exchange said that it listens."""
+    address = re.search(r"listening at (\S+)", seen.decode())
+    assert address is not None
+    with pytest.raises(UnauthenticatedError):
+        async with get(address[1], "orders/0"):
+            pass
+
+
+async def test_a_log_line_on_a_terminal_stays_above_the_table(logging_refusals: tuple[str, ...]) -> None:
+    with on_a_terminal(*logging_refusals) as (_, terminal):
+        await be_refused(read_until(terminal, b"orders/0"))
         line = await asyncio.to_thread(read_until, terminal, b"INFO the client at ")
         behind = line.partition(b"INFO the client at ")[2]
         behind = await asyncio.to_thread(read_until, terminal, b"\x1b[1A", behind)  # where it begins to draw anew
     assert b"orders/0" in behind.partition(b"\x1b[1A")[0]
+
+
+async def test_a_log_that_goes_elsewhere_does_so_beside_a_table(logging_refusals: tuple[str, ...]) -> None:
+    with on_a_terminal(*logging_refusals, errors=subprocess.PIPE) as (process, terminal):
+        await be_refused(read_until(terminal, b"orders/0"))
+        process.terminate()
+        assert b"INFO the client at " in (await asyncio.to_thread(process.communicate))[1]
 
 
 async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> None:
