@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from shutil import get_terminal_size
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +45,11 @@ _LAST_STEPS = 16
 
 class _Console(Console):
     """A console on which rich's own control codes work, and those in texts do not."""
+
+    @cached_property
+    def is_terminal(self) -> bool:
+        """Was it one at first?  On one that has gone, rich would draw nothing, without an error."""
+        return super().is_terminal
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing, contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -227,41 +229,32 @@ def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
 
 
 @contextmanager
-def on_a_terminal(*options: str, errors: int | None = None) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
+def on_a_terminal(*options: str, errors: int | None = None) -> "Iterator[tuple[subprocess.Popen[bytes], FileIO]]":
     """An exchange with the channel orders/0 that talks to a terminal, and this terminal's other end.
 
     ``errors``: where its standard error goes; None: to the terminal.
     """
     parent, child = pty.openpty()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "permitflow_tools.cli",
-            "serve",
-            "--address",
-            "127.0.0.1:0",
-            "--stream=orders",
-            *options,
-        ],
-        stdin=child,
-        stdout=child,
-        stderr=child if errors is None else errors,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(child)
-    try:
-        yield process, parent
-    finally:
-        process.kill()
-        process.wait()
-        os.close(parent)
+    with FileIO(parent) as terminal:
+        command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0"]
+        with subprocess.Popen(
+            [*command, "--stream", "orders", *options],
+            stdin=child,
+            stdout=child,
+            stderr=child if errors is None else errors,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        ) as process:
+            os.close(child)
+            try:
+                yield process, terminal
+            finally:
+                process.kill()
 
 
-def read_until(terminal: int, words: bytes, seen: bytes = b"") -> bytes:
+def read_until(terminal: FileIO, words: bytes, seen: bytes = b"") -> bytes:
     """What stands there up to these words, and a little more."""
     while words not in seen:
-        seen += os.read(terminal, 65536)
+        seen += terminal.read(65536) or b""
     return seen
 
 
@@ -300,6 +293,15 @@ async def test_a_log_that_goes_elsewhere_does_so_beside_a_table(logging_refusals
         await be_refused(read_until(terminal, b"orders/0"))
         process.terminate()
         assert b"INFO the client at " in (await asyncio.to_thread(process.communicate))[1]
+
+
+def test_a_terminal_that_has_gone_is_told_in_the_log() -> None:
+    with on_a_terminal(errors=subprocess.PIPE) as (process, terminal):
+        read_until(terminal, b"orders/0")
+        terminal.close()
+        assert process.stderr is not None
+        assert select.select([process.stderr], [], [], 30.0)[0], "nothing is told"
+        assert process.stderr.readline().startswith(b"warning: standard output cannot be written any more")
 
 
 async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> None:
