@@ -103,3 +103,14 @@ def test_a_descriptor_that_became_another_ones_is_let_go_of(
             assert connections.look() == ([], [])
         assert len(os.listdir("/proc/self/fd")) == before
     os.close(taken)
+
+
+def test_it_tells_whether_a_filter_is_in_force(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    assert not connections.drop_from(["127.0.0.66"])  # no look has found the listening socket yet
+    connections.look()
+    assert connections.drop_from(["127.0.0.66"])
+    with monkeypatch.context() as without:
+        without.setattr(os, "dup", no_descriptor)
+        assert not connections.drop_from([])
+    assert connections.drop_from([])
