@@ -36,6 +36,8 @@ _OF_STREAM_BYTES: Final = MOST_UNREAD_BYTES + MAX_MESSAGE_BYTES
 """What gRPC may hold of a stream, once it was answered: before that, a right client sends its first message only."""
 _UNDER_WAY_SECONDS: Final = 5.0
 """So long what a stream has sent may still come when it is over here."""
+_MOST_LEAVING: Final = 1_024
+"""Streams that are over: more than this many are not told apart; some systems measure nothing, and forget none."""
 _OF_CONNECTION_BYTES: Final = 64 << 10
 """TLS's handshake, with certificates, and HTTP/2's."""
 _OF_FRAMING: Final = 64
@@ -74,7 +76,7 @@ class _Calls:
         self._quiet_bytes = 0
         """What has come that is no message, and does not count: slowly enough, or left unread by streams."""
         self._over_bytes = 0
-        self._leaving = deque[float]()
+        self._leaving = deque[float](maxlen=_MOST_LEAVING)
         """Until when more may come of each stream that is over."""
 
     @property

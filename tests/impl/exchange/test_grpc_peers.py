@@ -269,6 +269,19 @@ async def test_calls_of_who_came_and_went_between_looks_take_no_memory() -> None
             tracemalloc.stop()
 
 
+async def test_streams_that_are_over_take_little_memory() -> None:
+    peers = GrpcPeers(Admission(Limits()), OneConnection(), 30.0)
+    with peers.call(CALLER, Call()):
+        tracemalloc.start()
+        try:
+            for _ in range(5_000):
+                with peers.call(CALLER, Call()) as begin:
+                    begin()
+            assert tracemalloc.get_traced_memory()[0] < 100_000
+        finally:
+            tracemalloc.stop()
+
+
 async def test_what_came_before_a_call_is_not_of_its_message() -> None:
     connections, former = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
