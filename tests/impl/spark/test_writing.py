@@ -508,7 +508,7 @@ def test_a_job_for_a_used_channel_is_refused_before_any_task(
 
 
 def test_a_staged_job_that_may_be_a_repetition_is_not_refused(staged_options: Options) -> None:
-    keyed = {**staged_options, "query": "nightly", "batch": "1"}
+    keyed = {**staged_options, "query": f"{staged_options['stream']} nightly", "batch": "1"}
     for _ in range(2):
         PermitflowDataSource(keyed).writer(ONE_COLUMN, overwrite=False).commit([None])
     assert [consume(staged_options, channel) for channel in channels_of(staged_options)] == [[], []]
