@@ -72,7 +72,8 @@ def test_another_connection_of_the_descriptor_is_not_hung_up_on(server: socket.s
 
 def test_a_newer_connection_of_the_same_name_is_another(server: socket.socket) -> None:
     connections = GrpcConnections(server.getsockname()[1])
-    with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+    alone = ("127.0.0.2", 0)  # else another program may take the port meanwhile
+    with socket.create_connection(server.getsockname(), source_address=alone) as client, server.accept()[0]:
         place = client.getsockname()
         connections.look()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its port is free at once
