@@ -414,12 +414,15 @@ async def _untaken(target: Target, answers: Counter[str]) -> None:
     async def once() -> str:
         async with grpc.aio.insecure_channel(target.grpc, options=no_room) as channel:
             call: Any = channel.stream_stream(CONTROL)()
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(target.seconds):
                     while True:
                         await call.write(request)
                         answers["written"] += 1
-        return "never read"
+            except TimeoutError:
+                return "never read"
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return "hung up"
 
     await again(target, 8, once, answers)
 
