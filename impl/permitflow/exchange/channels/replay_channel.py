@@ -215,7 +215,7 @@ class ReplayChannel:
         """Wait until a producer has stated the schema, and return it.
 
         Raises:
-            ChannelError: no producer will state it, or whoever waits was dismissed.
+            ChannelError: no producer will state it, or the channel has ended the streams that wait for it.
         """
         told = self._dismissal
         while self.schema is None:
