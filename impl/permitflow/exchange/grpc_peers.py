@@ -64,13 +64,11 @@ class _Calls:
     """The calls of one connection."""
 
     def __init__(self, now: float) -> None:
-        self.arriving = set[Call]()
-        """Those that have not said yet what they want."""
+        self.arriving = dict[Call, int]()
+        """Those that have not said yet what they want, and what had come by then, and was no message."""
         self.begun = dict[Call, bool]()
         """The others, and whether each is a stream."""
         self.excesses = 0
-        self.before_bytes = 0
-        """What had come, and was no message, when the first of ``arriving`` began."""
         self._measured_at, self._noise_bytes = now, 0
         """What has come that is no message, nor may be of one that is coming, nor was left unread by a stream."""
         self._quiet_bytes = 0
@@ -85,6 +83,11 @@ class _Calls:
         return self._over_bytes + sum(_framed_bytes(call) for call in (*self.arriving, *self.begun))
 
     @property
+    def are_over(self) -> bool:
+        """Is none under way?"""
+        return not self.arriving and not self.begun
+
+    @property
     def _calls_bytes(self) -> int:
         """What gRPC may hold of all calls, with what may still come of those that are over."""
         streams = len(self._leaving) + sum(is_stream and call.has_written for call, is_stream in self.begun.items())
@@ -94,7 +97,8 @@ class _Calls:
 
     def is_too_much(self, received_bytes: int) -> bool:
         """Does gRPC hold more of this connection than its calls may have sent?"""
-        return received_bytes - self.before_bytes - self.messages_bytes > max(FRAMES_BYTES, self._calls_bytes)
+        before_bytes = next(iter(self.arriving.values()), 0)
+        return received_bytes - before_bytes - self.messages_bytes > max(FRAMES_BYTES, self._calls_bytes)
 
     def note_noise(self, received_bytes: int, now: float) -> tuple[int, bool]:
         """By how much there is more noise than the last time, and whether that is more than feedback makes.
@@ -115,19 +119,19 @@ class _Calls:
     def _keep_unread(self, unread_bytes: int) -> None:
         """No more comes of the stream that was over first: what nobody has read of it is no noise."""
         self._leaving.popleft()
-        unread_bytes = min(_OF_STREAM_BYTES, max(0, unread_bytes - self._calls_bytes))
+        unread_bytes = min(_OF_STREAM_BYTES, max(0, unread_bytes))
         self._quiet_bytes += unread_bytes
-        self.before_bytes += unread_bytes
+        self.arriving = {call: before_bytes + unread_bytes for call, before_bytes in self.arriving.items()}
 
     def begin(self, call: Call, is_stream: bool) -> None:
         """It has said what it wants."""
-        self.arriving.discard(call)
+        self.arriving.pop(call, None)
         self.begun[call] = is_stream
 
     def end(self, call: Call, now: float) -> None:
         """It is over."""
         self._over_bytes += _framed_bytes(call)
-        self.arriving.discard(call)
+        self.arriving.pop(call, None)
         if self.begun.pop(call, False) and call.has_written:
             self._leaving.append(now + _UNDER_WAY_SECONDS)
 
@@ -178,12 +182,10 @@ class GrpcPeers:
             yield lambda: None
             return
         calls = self._calls_of(name)
-        if not calls.arriving:
-            if calls.messages_bytes and (received_bytes := self._connections.received_bytes(name)) is not None:
-                calls.before_bytes = received_bytes - calls.messages_bytes
-            self._arriving[name] = calls
-            self._has_arrival.set()
-        calls.arriving.add(call)
+        received_bytes = self._connections.received_bytes(name) if calls.messages_bytes else None
+        calls.arriving[call] = 0 if received_bytes is None else received_bytes - calls.messages_bytes
+        self._arriving[name] = calls
+        self._has_arrival.set()
 
         def begin() -> None:
             calls.begin(call, is_stream)
@@ -294,7 +296,7 @@ class GrpcPeers:
         self._calls = {
             name: calls
             for name, calls in self._calls.items()
-            if name in self._holds or calls.arriving or calls.begun  # these may be of one that no look has found yet
+            if name in self._holds or not calls.are_over  # they may be of one that no look has found yet
         }
         now = asyncio.get_running_loop().time()
         for name in [name for name, (since, _) in self._handshakes.items() if since < now - self._handshake_seconds]:
@@ -338,8 +340,8 @@ class GrpcPeers:
 
     def _forget(self, name: Name) -> None:
         self._end_handshake(name)
-        self._calls.pop(name, None)
-        self._arriving.pop(name, None)
+        if (calls := self._calls.get(name)) is not None and calls.are_over:
+            del self._calls[name]  # else some may be of the next one of this name
         if (hold := self._holds.pop(name, None)) is not None:
             hold.close()
 

@@ -6,7 +6,7 @@ import socket
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 
 import pytest
 
@@ -295,6 +295,23 @@ async def test_what_came_before_a_call_is_not_of_its_message() -> None:
             await until(lambda: connections.is_hung_up)
 
 
+async def test_what_came_before_older_calls_is_not_of_a_message() -> None:
+    """A proxy makes calls for many clients: one of them is always beginning."""
+    connections, former = OneConnection(is_here=True), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, former):
+            former.received_bytes = 1
+        last = ExitStack()
+        for _ in range(5):
+            with last:
+                last = ExitStack()
+                last.enter_context(peers.call(CALLER, Call()))
+            connections.came_bytes += FRAMES_BYTES // 2
+            await measured(connections)
+        last.close()
+        assert not connections.is_hung_up
+
+
 @pytest.mark.usefixtures("often")
 async def test_who_sends_what_is_no_message_is_shut_out() -> None:
     connections = OneConnection(is_here=True)
@@ -416,19 +433,57 @@ async def test_what_is_under_way_when_a_stream_ends_is_no_noise(is_late: bool, m
 
 
 @pytest.mark.usefixtures("often")
+async def test_what_an_ended_stream_left_takes_no_room_of_others() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin_other, pytest.MonkeyPatch.context() as patch:
+            begin_other()
+            patch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
+            with peers.call(CALLER, Call()) as begin:
+                begin()
+                connections.came_bytes = MOST_UNREAD_BYTES
+                await measured(connections)
+            await measured(connections)
+            connections.came_bytes += MOST_UNREAD_BYTES
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+class Again(OneConnection):
+    """One connection goes, and another one comes from the same port."""
+
+    is_again = False
+
+    def __init__(self, *others: Name) -> None:
+        super().__init__(is_here=True)
+        self._others = others
+
+    def look(self) -> tuple[list[Name], list[Name]]:
+        come, gone = super().look()
+        return ([*self._others, PEER], [PEER]) if self.is_again else (come, gone)
+
+
+@pytest.mark.usefixtures("often")
+async def test_calls_of_a_name_that_has_come_again_are_counted() -> None:
+    connections, stream = Again(), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            connections.is_again = True
+            await measured(connections)
+            connections.is_again = False
+            stream.received_bytes = connections.came_bytes = 1 << 30
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
 async def test_a_name_that_comes_again_and_is_refused_is_no_fault() -> None:
-    class Again(OneConnection):
-        def look(self) -> tuple[list[Name], list[Name]]:
-            come, gone = super().look()
-            return ([Name("127.0.0.2", 1), PEER], [PEER]) if self.is_again else (come, gone)
-
-        is_again = False
-
-    connections = Again(is_here=True)
+    connections = Again(Name("127.0.0.2", 1))
     peers = GrpcPeers(Admission(Limits(max_connections=1)), connections, 30.0)
     following = asyncio.create_task(peers.follow())
     await turns()
-    with peers.call(CALLER, Call()):
+    with peers.call(CALLER, Call()), peers.call("ipv4:127.0.0.2:1", Call()):
         connections.is_again = True
         await until(lambda: connections.is_hung_up)
         before = connections.measures
