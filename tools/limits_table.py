@@ -107,7 +107,13 @@ FIXED: Final = (
         "bytes",
     ),
     _fixed("barriers that a channel keeps", MOST_BARRIERS, None, "their producers wait; of a channel with replay"),
-    _fixed("a control request", MOST_REQUEST_BYTES, _Undecodable, "it is carried out in one go", "bytes"),
+    _fixed(
+        "a control request",
+        MOST_REQUEST_BYTES,
+        _Undecodable,
+        "it is carried out in one go; over gRPC all that a client sends ahead of their replies have as much together",
+        "bytes",
+    ),
     _fixed(
         "channels or discarded attempts of a control request",
         MOST_CHANNELS,

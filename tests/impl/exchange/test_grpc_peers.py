@@ -386,6 +386,19 @@ async def test_open_calls_that_cost_nothing_allow_little_noise(is_stream: bool, 
 
 
 @pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_request_or_a_first_message_that_waits_is_no_noise(is_stream: bool) -> None:
+    connections, call = OneConnection(is_here=True), Call()
+    call.has_written = not is_stream
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, call, is_stream=is_stream) as begin:
+            begin()
+            connections.came_bytes = BURST_BYTES + (FRAMES_BYTES if is_stream else MOST_REQUEST_BYTES)
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
 async def test_framing_of_many_short_messages_is_no_noise() -> None:
     connections, stream = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
