@@ -14,6 +14,7 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.faults.calls import CallingClient, serve_calls
 from tests.faults.machine import (
@@ -29,7 +30,6 @@ from tests.faults.parties import DISK, Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
 from tests.faults.schedules import ADDRESSES, Kind, Party, Retention, Schedule
 from tests.faults.words import Reader, Sender, serve_worker
-from tests.support.process import environment
 
 # Processes are forked off one that has loaded what takes long, but not gRPC, which does not survive a fork.
 FORKING = multiprocessing.get_context("forkserver")
@@ -215,7 +215,7 @@ class _Run:
         disks_of = self.disk.pid if self.disk and party is self.schedule.cast.keeper else None
         process = FORKING.Process(target=live, args=(party, self.folder, disks_of, arguments), daemon=True)
         # The process that forks is started with the first one.
-        with environment(clock_environment()):
+        with patch.dict(os.environ, clock_environment()):
             process.start()
         assert process.pid is not None, "it was started"
         life = Life(party, process.pid)

@@ -2,9 +2,11 @@
 
 import errno
 import multiprocessing
+import os
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +19,6 @@ from tests.faults.machine import (
     obey_clock,
     set_clock,
 )
-from tests.support.process import environment
 
 SPAWNING = multiprocessing.get_context("spawn")
 DAY_SECONDS = 86_400
@@ -33,7 +34,7 @@ def tell_times(pipe: Connection, file: Path) -> None:
 def test_a_wall_clock_jumps_and_the_monotonic_one_does_not(tmp_path: Path) -> None:
     pipe, theirs = SPAWNING.Pipe()
     process = SPAWNING.Process(target=tell_times, args=(theirs, tmp_path / "clock"))
-    with environment(clock_environment()):
+    with patch.dict(os.environ, clock_environment()):
         process.start()
     assert pipe.recv(), "the process has no such clock"
     for days in (2, -2, 0):

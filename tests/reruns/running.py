@@ -1,5 +1,6 @@
 """Runs trials: sessions of Spark, two exchanges, and a service for each trial."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
+from unittest.mock import patch
 
 from tests.impl.spark.conftest import KEEPING, Driver, options_of, running_driver
 from tests.reruns.trials import (
@@ -24,7 +26,6 @@ from tests.reruns.trials import (
     requests_of,
     writing,
 )
-from tests.support.process import environment
 from tests.support.served_exchange import ServedExchange, served_exchange
 from tests.support.spark_cluster import standalone_cluster
 
@@ -130,5 +131,5 @@ def submit_arguments(settings: Sequence[str]) -> Iterator[None]:
     """Let sessions that start in the block have these settings of Spark's."""
     words = [word for setting in settings for word in ("--conf", setting)]
     added = {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"]), "PYSPARK_PYTHON": sys.executable}
-    with environment(added):
+    with patch.dict(os.environ, added):
         yield

@@ -58,21 +58,6 @@ def ring_mappings() -> frozenset[str]:
 
 
 @contextmanager
-def environment(added: dict[str, str]) -> Iterator[None]:
-    """Of what is started meanwhile."""
-    before = {name: os.environ.get(name) for name in added}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
 def limited(limit: int, value: int) -> Iterator[None]:
     """This limit of the process, one of ``resource.RLIMIT_...``, has that value within the block."""
     before = resource.getrlimit(limit)

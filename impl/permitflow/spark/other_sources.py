@@ -25,7 +25,7 @@ _COLUMNS = "rows have columns with types, and need no serializers"
 _FILES = "is an option of Spark's file sources; here: the most rows of a batch are option 'maxRowsPerTrigger'"
 _NO_SCHEMA_OPTION = "is an option of Spark's file sources; a channel states its schema itself"
 
-_INSTEAD: Mapping[str, str] = {
+INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(
         ("kafka.bootstrap.servers", "bootstrap.servers", "bootstrapservers", "brokers", "servers"), _KAFKA + _ADDRESS
     ),
@@ -123,7 +123,7 @@ _INSTEAD: Mapping[str, str] = {
 }
 """By name in lower case."""
 
-_BY_PREFIX: Mapping[str, str] = {
+BY_PREFIX: Mapping[str, str] = {
     "kafka.ssl.": _KAFKA + _TLS,
     "kafka.sasl.": _KAFKA + _TLS,
     "kafka.security.": _KAFKA + _TLS,
@@ -142,7 +142,7 @@ NO_OPTIONS = (
 def instead_of(name: str) -> str | None:
     """What is wrong with an option of another source, and what to do instead; None: nobody is known to have it."""
     folded = name.lower()
-    if (advice := _INSTEAD.get(folded)) is not None:
+    if (advice := INSTEAD.get(folded)) is not None:
         return advice
-    advice = next((advice for prefix, advice in _BY_PREFIX.items() if folded.startswith(prefix)), None)
-    return advice or (_BY_PREFIX["kafka."] if "." in folded else None)
+    advice = next((advice for prefix, advice in BY_PREFIX.items() if folded.startswith(prefix)), None)
+    return advice or (BY_PREFIX["kafka."] if "." in folded else None)
