@@ -4,11 +4,12 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from threading import BoundedSemaphore, Thread
+from threading import Thread
+from time import monotonic
 from typing import Any, TypeVar
 
 __all__ = ["ANSWER_SECONDS", "MOST_READERS", "READER_SECONDS", "PageHandler", "PageServer", "serving"]
@@ -17,6 +18,8 @@ MOST_READERS = 16
 """Requests at a time; others are hung up on."""
 READER_SECONDS = 10.0
 """For each read and write of a request."""
+REQUEST_SECONDS = 30.0
+"""For a whole request and its answer, however often something is read or written."""
 ANSWER_SECONDS = 5.0
 """For the event loop to answer."""
 
@@ -24,7 +27,7 @@ T = TypeVar("T")
 
 
 class PageServer(ThreadingMixIn, TCPServer):
-    """Hangs up on readers beyond a number of them."""
+    """Hangs up on readers beyond a number of them, and on those that take too long."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -38,24 +41,38 @@ class PageServer(ThreadingMixIn, TCPServer):
             OSError: the address cannot be had.
         """
         self._loop = asyncio.get_running_loop()
-        self._free = BoundedSemaphore(MOST_READERS)
+        self._until: dict[socket.socket, float] = {}
+        """When each reader must have had its answer; the threads of those take themselves out."""
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         self.address_family = family
         super().__init__(address, handler)  # type: ignore[arg-type]  # any family's
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread, if there are not too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if len(self._until) >= MOST_READERS:
             self.shutdown_request(request)
+            return
+        self._until[request] = monotonic() + REQUEST_SECONDS
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # there can be no more threads
+            del self._until[request]
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """As in the base; then there is a place again."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            del self._until[request]
+
+    def service_actions(self) -> None:
+        """Hang up on those that have had their time; called between two requests, and many times a second."""
+        now = monotonic()
+        for request, until in tuple(self._until.items()):
+            if until < now:
+                with suppress(OSError):  # it is over, or its thread just ends
+                    socket.socket.shutdown(request, socket.SHUT_RDWR)  # not that of TLS, which its thread may be using
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that breaks off is not an error of this process, nor one that comes when its loop has ended."""
