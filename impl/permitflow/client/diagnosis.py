@@ -52,7 +52,9 @@ async def explained(
     """
     try:
         traffic = await _asked(address, channel, security)
-    except PeerGoneError:
+    except PeerGoneError as error:
+        if not error.who.startswith("the exchange at "):  # it answers, and tells which of its processes does not
+            return False, str(error)
         return (
             False,
             "it answers no questions either: is it overloaded or stopped, or does another program listen there?",

@@ -33,6 +33,7 @@ class Readiness:
 
     def __init__(self) -> None:
         self._phase = Phase.READY
+        self._is_whole = True
         self._changed = Change()
 
     @property
@@ -44,6 +45,20 @@ class Readiness:
         """Enter a phase, and wake the tasks that wait for it."""
         self._phase = phase
         self._changed.note()
+
+    @property
+    def is_ready(self) -> bool:
+        """Are streams of all channels taken now?"""
+        return self._phase is Phase.READY and self._is_whole
+
+    def note_whole(self, is_whole: bool) -> None:
+        """Some of its channels cannot be used, or all can again: other processes have them."""
+        self._is_whole = is_whole
+        self._changed.note()
+
+    async def until_changed(self, is_ready: bool) -> None:
+        """Wait until ``is_ready`` is no longer this."""
+        await self._changed.until(lambda: self.is_ready is not is_ready)
 
     async def until_not(self, phase: Phase) -> None:
         """Wait for another phase than this one."""
@@ -68,9 +83,9 @@ class HealthService:
         self._servicer = health.aio.HealthServicer()
 
     async def begin(self) -> None:
-        """Say that the exchange lives, and in which phase it is."""
+        """Say that the exchange lives, and whether it is ready."""
         await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        await self._say(self._readiness.phase)
+        await self._say(self._readiness.is_ready)
 
     @property
     def methods(self) -> Mapping[str, Answer]:
@@ -85,15 +100,15 @@ class HealthService:
         await self._servicer.Watch(_decoded(request), _Serialising(context))
 
     async def follow(self) -> None:
-        """Publish each change of phase at once, until cancelled."""
+        """Publish each change at once, until cancelled."""
         while True:
-            phase = self._readiness.phase
-            await self._say(phase)
-            await self._readiness.until_not(phase)
+            is_ready = self._readiness.is_ready
+            await self._say(is_ready)
+            await self._readiness.until_changed(is_ready)
 
-    async def _say(self, phase: Phase) -> None:
+    async def _say(self, is_ready: bool) -> None:
         response = health_pb2.HealthCheckResponse
-        status = response.SERVING if phase is Phase.READY else response.NOT_SERVING
+        status = response.SERVING if is_ready else response.NOT_SERVING
         for service in READINESS:
             await self._servicer.set(service, status)
 

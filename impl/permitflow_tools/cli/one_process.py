@@ -129,6 +129,7 @@ class _Process:
         self._exchange, self._server, self._door = exchange, server, door
         self.orders: Mapping[str, Callable[[Any], Awaitable[object]]] = {
             "know": self.know,
+            "live": self.live,
             "carry_out": self.carry_out,
             "figures": self.figures,
             "drain": self.drain,
@@ -137,6 +138,9 @@ class _Process:
 
     async def know(self, port: int) -> None:
         self._door.port = port
+
+    async def live(self, _: None) -> None:
+        """An answer is all."""
 
     async def carry_out(self, request: ControlRequest) -> ControlReply[Any]:
         return await carry_out(self._exchange, request)

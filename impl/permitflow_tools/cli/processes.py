@@ -5,6 +5,7 @@ to find one, passes control requests on, and merges the answers.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -31,6 +32,7 @@ from permitflow.exchange.access import Access
 from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
+from permitflow.lasting import lasting_task
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.names import require_once_each, stream_channels
 from permitflow.patience import patience
@@ -55,7 +57,8 @@ from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, ProcessShare
-from permitflow_tools.parameters.quantities import size_text
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -66,6 +69,10 @@ _LONGEST_ORDER_SECONDS = 30.0
 # Less than the patience of who asks: a client, then a scraper.
 _LONGEST_ANSWER_SECONDS = 8.0
 _LONGEST_LOOK_SECONDS = 3.0
+# One that has not answered for so long hangs; it is asked each second.
+_HANGS_SECONDS = 8.0
+_BETWEEN_LOOKS_SECONDS = 1.0
+_LONGEST_ANSWER_OF_HANGING_SECONDS = 1.0
 # What is drained, and told to stop, has only to leave.
 _LONGEST_EXIT_SECONDS = 5.0
 
@@ -73,19 +80,23 @@ _LONGEST_EXIT_SECONDS = 5.0
 class _Process:
     """One of the others, as the door knows it."""
 
-    def __init__(self, number: int, on_lost: Callable[["_Process"], None]) -> None:
+    def __init__(
+        self, number: int, on_lost: Callable[["_Process"], None], on_hanging: Callable[["_Process"], None]
+    ) -> None:
         self.who = f"process {number} of the exchange"
         self.number = number
         self.channels: dict[str, None] = {}
         self.is_lost = False
-        self._on_lost = on_lost
+        self.hangs = False
+        """It does not answer."""
+        self._on_lost, self._on_hanging = on_lost, on_hanging
         self._numbers = count()
         self._awaited: dict[int, asyncio.Future[Any]] = {}
         self._is_stopping = False
         self._has_hung = False
         self._child: asyncio.subprocess.Process | None = None
         self._line: Line | None = None
-        self._hearing: asyncio.Task[None] | None = None
+        self._tasks: Sequence[asyncio.Task[None]] = ()
 
     async def begin(self, share: ProcessShare) -> None:
         """Start it; it listens then.
@@ -122,7 +133,10 @@ class _Process:
         if not isinstance(begun, Begun):
             raise PeerGoneError(who=self.who, reason=f"it ended before it was ready ({await self.ending()})")
         self.port, self.most_bytes, self.before_streams_bytes = begun
-        self._hearing = asyncio.create_task(self._hear(line), name=f"hearing {self.who}")
+        self._tasks = (
+            asyncio.create_task(self._hear(line), name=f"hearing {self.who}"),
+            lasting_task(self._look(), name=f"looking at {self.who}"),
+        )
 
     async def _hear(self, line: Line) -> None:
         while isinstance(answer := await line.read(), Answer):
@@ -139,6 +153,21 @@ class _Process:
                 awaited.set_exception(self.loss("what was asked"))
         if not self._is_stopping:
             self._on_lost(self)
+
+    async def _look(self) -> None:
+        """Find out whether it hangs, until it is lost."""
+        while not self.is_lost:
+            try:
+                await self.ask("live", seconds=_HANGS_SECONDS)
+                hangs = False
+            except PeerTimeoutError:
+                hangs = True
+            except PeerGoneError:
+                return
+            if hangs is not self.hangs:
+                self.hangs = hangs
+                self._on_hanging(self)
+            await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
 
     async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> Any:
         """Have an order carried out.
@@ -187,18 +216,18 @@ class _Process:
     async def kill(self) -> None:
         """End it, because it does not answer; it is noted as lost then."""
         assert self._child is not None, "it has begun"
-        assert self._hearing is not None, "it has begun"
         self._has_hung = True
         with suppress(ProcessLookupError):
             self._child.kill()
-        await asyncio.wait({self._hearing})
+        await asyncio.wait(self._tasks)
 
     async def leave(self) -> None:
         """Hang up, and see that it ends."""
         self._is_stopping = True
-        if self._hearing is not None:
-            self._hearing.cancel()
-            await asyncio.wait({self._hearing})
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self._line is not None:
             self._line.close()
         if self._child is not None:
@@ -232,15 +261,12 @@ class Processes:
             channels: their names; the processes get them by turns.
             address: of the door.  With a port, the others have those that follow.
             settings: of the ``Exchange`` of each.
-            limits: of each; the memory is that of all.
+            limits: of each; the memory is that of all, and suffices for each.
             serving: arguments of the ``ExchangeServer`` of each.
             rights: as for ``AccessControl``.
             token_file: likewise.
             log_level: of each; None: warnings.
             on_lost: called with number, end and channels of a process that has ended by itself.
-
-        Raises:
-            InvalidParametersError: the memory does not suffice for so many processes.
         """
         self.most_memory = limits.max_memory
         self.exchange = Exchange(limits=replace(limits, max_memory=None), elsewhere=self, **settings)
@@ -249,13 +275,6 @@ class Processes:
         """A process has ended by itself."""
         before = self.exchange.admission.memory.before_streams_bytes
         share = None if self.most_memory is None else (self.most_memory - before) // number
-        if share is not None and share < before:
-            rule = (
-                f"must be at least {size_text((number + 1) * before)} with {number} processes: each of them, and the "
-                f"door, needs {size_text(before)} for handshakes and suspended streams; lower these limits "
-                "(--max-handshakes, --max-suspended-bytes), or raise this one"
-            )
-            raise InvalidParametersError(name="max_memory", value=size_text(self.most_memory or 0), rule=rule)
         where = parsed(address, least_port=0)
         self._shares = [
             ProcessShare(
@@ -271,7 +290,7 @@ class Processes:
             for position in range(number)
         ]
         self._on_lost = on_lost
-        self._processes = [_Process(position, self._note_lost) for position in range(1, number + 1)]
+        self._processes = [_Process(position, self._note_lost, self._note_hanging) for position in range(1, number + 1)]
         self._owners: dict[str, _Process] = {}
         self._names = tuple(channels)
         self._changing = asyncio.Lock()
@@ -366,7 +385,11 @@ class Processes:
             asked.setdefault(self._owner(name), []).append(name)
         replies: list[ControlReply[Any]] = await asyncio.gather(
             *(
-                process.ask("carry_out", about(request, some), seconds=_LONGEST_ANSWER_SECONDS)
+                process.ask(
+                    "carry_out",
+                    about(request, some),
+                    seconds=_LONGEST_ANSWER_OF_HANGING_SECONDS if process.hangs else _LONGEST_ANSWER_SECONDS,
+                )
                 for process, some in asked.items()
             )
         )
@@ -471,8 +494,20 @@ class Processes:
                 raise answer
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
+    def _note_hanging(self, process: _Process) -> None:
+        self._note_whole()
+        channels = ", ".join(process.channels) or "it has no channel"
+        if process.hangs:
+            _log.warning("%s has not answered for %g s: %s", process.who, _HANGS_SECONDS, channels)
+        else:
+            _log.warning("%s answers again: %s", process.who, channels)
+
+    def _note_whole(self) -> None:
+        self.exchange.readiness.note_whole(not any(each.is_lost or each.hangs for each in self._processes))
+
     def _note_lost(self, process: _Process) -> None:
         self.has_failed = True
+        self._note_whole()
 
         async def tell() -> None:
             self._on_lost(process.number, await process.ending(), [*process.channels])

@@ -11,6 +11,10 @@ from tests.support.served import served
 async def test_it_says_whether_the_exchange_is_ready(command: Command) -> None:
     async with served() as (exchange, address):
         assert await asyncio.to_thread(command, "health", address) == (0, "ready\n", "")
+        exchange.readiness.note_whole(False)
+        assert (await asyncio.to_thread(command, "health", address))[0] == 1
+        exchange.readiness.note_whole(True)
+        assert (await asyncio.to_thread(command, "health", address))[0] == 0
         exchange.readiness.enter(Phase.DRAINING)
         assert await asyncio.to_thread(command, "health", address) == (1, "", "not ready: it takes no streams now\n")
         assert await asyncio.to_thread(command, "health", "--address", address, "--live") == (0, "ready\n", "")

@@ -1,5 +1,6 @@
 """``permitflow serve --processes``: one exchange, whose channels live in several processes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from permitflow.client import control, describe
+from permitflow.client.diagnosis import explained
+from permitflow.client.health import is_serving
 from permitflow.errors import (
     InvalidParametersError,
     PeerGoneError,
@@ -52,6 +55,13 @@ def door() -> Iterator[str]:
 
 def children_of(process: "subprocess.Popen[str]") -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+async def ready(door: str, *, is_ready: bool) -> None:
+    """Wait for this answer to a question about its health."""
+    async with asyncio.timeout(60.0):
+        while await asyncio.to_thread(is_serving, door) is not is_ready:
+            pass
 
 
 async def test_whoever_dials_the_door_reaches_every_channel(door: str) -> None:
@@ -95,6 +105,7 @@ async def test_a_lost_process_takes_its_channels_alone_with_it() -> None:
         os.kill(children_of(process)[1], signal.SIGKILL)
         lost = next(event for event in events if event["event"] == "process lost")
         assert lost["end"] == "killed by SIGKILL"
+        assert not await asyncio.to_thread(is_serving, door)
         with pytest.raises(PeerGoneError, match="has ended"):
             await describe(door, lost["channels"][0])
         [kept, *_] = [name for name in CHANNELS if name not in lost["channels"]]
@@ -112,10 +123,29 @@ async def test_a_process_that_hangs_is_named_and_killed_at_the_end() -> None:
             with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
                 await orders.statistics()
         assert await move(door, "orders/1", 2) == 200
+        await ready(door, is_ready=False)
+        assert await explained(door, "orders/0", None, "") == (
+            False,
+            "process 1 of the exchange does not answer: no answer within 1 s",
+        )
         code, rest, errors = stop(process, signal.SIGTERM)
     assert code == 1
     assert '"it did not answer, and was killed"' in rest
     assert "orders/0" in errors
+
+
+@pytest.mark.long
+async def test_an_exchange_is_ready_again_once_all_processes_answer() -> None:
+    with two_processes() as (process, _, door):
+        hanging, _ = children_of(process)
+        os.kill(hanging, signal.SIGSTOP)
+        await ready(door, is_ready=False)
+        os.kill(hanging, signal.SIGCONT)
+        await ready(door, is_ready=True)
+        code, _, errors = stop(process, signal.SIGTERM)
+    told = [line.partition(": ")[0] for line in errors.splitlines()]
+    who = "process 1 of the exchange"
+    assert (code, told) == (0, [f"{who} has not answered for 8 s", f"{who} answers again"])
 
 
 @pytest.mark.parametrize(
