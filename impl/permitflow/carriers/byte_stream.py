@@ -279,7 +279,9 @@ class ByteStream(PipeCarrier[Kind]):
                 self._listener.on_end()
             elif kind is Kind.STATUS and not self._is_acceptor:
                 inbox.clear()
-                self._fail(decode_status(bytes(payload), who=self._who))
+                error = decode_status(bytes(payload), who=self._who)
+                # The peer does not know where it was dialled.
+                self._fail(TlsError(who=self._who, reason=error.reason) if isinstance(error, TlsError) else error)
             else:
                 inbox.clear()
                 self._refuse(UndecodableDataError(what="a message", reason=f"{kind.name} may not come here"))

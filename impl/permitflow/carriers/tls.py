@@ -318,7 +318,7 @@ _ALERTS = {
         "it does not trust the CA of this client's certificate: take one that its --tls-client-ca trusts"
     ),
     "CERTIFICATE_EXPIRED": "this client's certificate has expired: renew it",
-    "BAD_CERTIFICATE": "it does not accept this client's certificate",
+    "BAD_CERTIFICATE": "it does not accept this client's certificate: is that valid already, by the exchange's clock?",
     "CERTIFICATE_UNKNOWN": "it does not accept this client's certificate",
     "UNSUPPORTED_CERTIFICATE": "it does not accept this client's certificate: is it one of a server only?",
     "PROTOCOL_VERSION": "it does not speak TLS 1.3",
@@ -392,8 +392,8 @@ async def _why_hung_up(pipe: TlsPipe, security: Security) -> str:
             f"it hangs up after its part of the handshake, and this client has shown no certificate: {_ALERTS[_WANTED]}"
         )
     return (
-        "it hangs up once it has seen this client's certificate: has that expired, or was it signed by a CA that "
-        "is not in the exchange's --tls-client-ca?"
+        "it hangs up once it has seen this client's certificate: has that expired, is it not valid yet, or was it "
+        "signed by a CA that is not in the exchange's --tls-client-ca?"
     )
 
 
