@@ -276,7 +276,14 @@ def test_the_wire_has_the_names_of_the_tables(table: str, least: int) -> None:
 
 
 # Metrics that are of no channel.
-OF_THE_WHOLE_EXCHANGE = ("streams", "memory_reserved_bytes", "memory_limit_bytes", "dropped_packets")
+OF_THE_WHOLE_EXCHANGE = (
+    "streams",
+    "memory_reserved_bytes",
+    "memory_limit_bytes",
+    "dropped_packets",
+    "certificate_not_before_timestamp_seconds",
+    "certificate_not_after_timestamp_seconds",
+)
 
 
 async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:

@@ -9,6 +9,7 @@ gate belongs to the consumer's process, and only there it is known who waits for
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from operator import add
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from prometheus_client.core import Metric
 
-    from permitflow.exchange.admission import Admission
     from permitflow.exchange.registry import Exchange
 
 __all__ = ["ExchangeCollector", "ExchangeFigures", "GateCollector", "observe"]
@@ -59,17 +59,40 @@ _LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]
     "lag_rows": ("consumer", lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows),
     "compressed_streams": ("codec", lambda traffic: traffic.compressed_streams),
 }
-_OF_EXCHANGE: Mapping[str, tuple[str, Callable[["Admission"], float | None]]] = {
-    "streams": ("Streams that are open, suspended ones included.", lambda all_: all_.streams),
-    "memory_reserved_bytes": (
+
+
+class _Figure(NamedTuple):
+    """Of the exchange as a whole."""
+
+    text: str
+    ask: Callable[["Exchange"], float | None]
+    plus: Callable[[float, float], float] = add
+    """Of two processes of one exchange."""
+
+
+_OF_EXCHANGE: Mapping[str, _Figure] = {
+    "streams": _Figure("Streams that are open, suspended ones included.", lambda all_: all_.admission.streams),
+    "memory_reserved_bytes": _Figure(
         "What messages may take if all windows are full: handshakes, suspended streams, channels, and open streams.",
-        lambda all_: all_.memory.reserved_bytes,
+        lambda all_: all_.admission.memory.reserved_bytes,
     ),
-    "dropped_packets": (
+    "dropped_packets": _Figure(
         "Packets over UDP that nobody took: malformed, of no connection, or asking for one too many.",
-        lambda all_: all_.dropped_packets.total(),
+        lambda all_: all_.admission.dropped_packets.total(),
     ),
-    "memory_limit_bytes": ("What it may be at most; none without such a limit.", lambda all_: all_.limits.max_memory),
+    "memory_limit_bytes": _Figure(
+        "What it may be at most; none without such a limit.", lambda all_: all_.admission.limits.max_memory
+    ),
+    "certificate_not_before_timestamp_seconds": _Figure(
+        "When the certificate that clients see begins to be valid; none without TLS.",
+        lambda all_: None if all_.certificate is None else all_.certificate.begins_at,
+        min,
+    ),
+    "certificate_not_after_timestamp_seconds": _Figure(
+        "When it ends to be valid: from then on, clients refuse the exchange.",
+        lambda all_: None if all_.certificate is None else all_.certificate.ends_at,
+        min,
+    ),
 }
 # A scraper has given up by then.
 _LONGEST_ANSWER_SECONDS = 5.0
@@ -116,12 +139,14 @@ class ExchangeFigures(NamedTuple):
     async def of(cls, exchange: "Exchange") -> "ExchangeFigures":
         """The figures of what is in this process; call it in the exchange's event loop."""
         channels = await exchange.turns.all(exchange.each_statistics())
-        return cls(channels, {name: ask(exchange.admission) for name, (_, ask) in _OF_EXCHANGE.items()})
+        return cls(channels, {name: figure.ask(exchange) for name, figure in _OF_EXCHANGE.items()})
 
     def plus(self, other: "ExchangeFigures") -> "ExchangeFigures":
         """The figures of two processes of one exchange together; where one has no limit, there is none."""
         summed = {
-            name: None if number is None or (more := other.whole[name]) is None else number + more
+            name: None
+            if number is None or (more := other.whole[name]) is None
+            else _OF_EXCHANGE[name].plus(number, more)
             for name, number in self.whole.items()
         }
         return ExchangeFigures([*self.channels, *other.channels], summed)
@@ -155,8 +180,8 @@ class ExchangeCollector(_Collector):
         for name, (label, read) in _LABELLED.items():
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
-        for name, (text, _) in _OF_EXCHANGE.items():
-            yield _metric(name, text, [], [([], whole[name])], is_counter=name == "dropped_packets")
+        for name, figure in _OF_EXCHANGE.items():
+            yield _metric(name, figure.text, [], [([], whole[name])], is_counter=name == "dropped_packets")
 
 
 def _metric(

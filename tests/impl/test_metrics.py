@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from time import time
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from permitflow import ChannelParameters, Demand, GateChunk, GateParameters, InputGate
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.metrics import ExchangeCollector, ExchangeFigures, GateCollector, observe
+from tests.support.certificates import Certificates
 from tests.support.served import served, stopped_behind_a_barrier
 from tests.support.turns import until
 
@@ -93,6 +95,18 @@ async def test_packets_that_nobody_takes_are_counted() -> None:
         await until(lambda: exchange.admission.dropped_packets["malformed"] == 1)
         samples = await scraped(registry)
     assert samples["dropped_packets_total",] == 1
+
+
+async def test_the_certificates_end_is_told_where_there_is_one(certificates: Certificates) -> None:
+    registry = CollectorRegistry()
+    async with served(of_server={"security": certificates.server}) as (exchange, _):
+        registry.register(ExchangeCollector(exchange))
+        samples = await scraped(registry)
+        figures = await ExchangeFigures.of(exchange)
+    begins, ends = (samples[f"certificate_not_{word}_timestamp_seconds",] for word in ("before", "after"))
+    assert begins < time() < ends
+    assert figures.plus(figures).whole["certificate_not_after_timestamp_seconds"] == ends
+    assert figures.plus(await ExchangeFigures.of(Exchange())).whole["certificate_not_after_timestamp_seconds"] is None
 
 
 async def test_figures_of_several_processes_are_summed() -> None:

@@ -9,6 +9,9 @@ import trustme
 from permitflow.client import Security
 
 LOCAL = ("localhost", "127.0.0.1")
+Life = tuple[datetime, datetime]
+"""Of a certificate: from when it is valid, and until when."""
+PAST, FUTURE = ((datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)) for year in (2020, 2120))
 
 
 class Certificates:
@@ -27,17 +30,17 @@ class Certificates:
         folder.mkdir(exist_ok=True)
         return Certificates(folder)
 
-    def write(self, file: Path, *names: str, has_expired: bool = False) -> Path:
+    def write(self, file: Path, *names: str, life: Life | None = None) -> Path:
         """A certificate for these names and its key, in one file."""
-        begin, end = (datetime(year, 1, 1, tzinfo=UTC) if has_expired else None for year in (2020, 2021))
+        begin, end = life or (None, None)
         made = self._authority.issue_cert(*names, not_before=begin, not_after=end)
         file.write_bytes(made.private_key_and_cert_chain_pem.bytes())
         return file
 
-    def made(self, name: str, *names: str, has_expired: bool = False) -> Path:
+    def made(self, name: str, *names: str, life: Life | None = None) -> Path:
         """As ``write``, once for each name of a file."""
         file = self._folder / f"{name}.pem"
-        return file if file.exists() else self.write(file, *names, has_expired=has_expired)
+        return file if file.exists() else self.write(file, *names, life=life)
 
     @property
     def server(self) -> Security:
@@ -54,7 +57,7 @@ class Certificates:
         """A client without a certificate."""
         return Security(ca=self.ca)
 
-    def client(self, name: str = "etl.example", *, has_expired: bool = False) -> Security:
+    def client(self, name: str = "etl.example", *, life: Life | None = None) -> Security:
         """A client with a certificate for this name."""
-        file = f"old {name}" if has_expired else name
-        return Security(ca=self.ca, certificate=self.made(file, name, has_expired=has_expired))
+        file = name if life is None else f"{life[0].year} {name}"
+        return Security(ca=self.ca, certificate=self.made(file, name, life=life))

@@ -5,7 +5,6 @@ import os
 import ssl
 import stat
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -96,7 +95,8 @@ class Pems(NamedTuple):
     certificate: bytes | None
 
 
-def _files(security: Security) -> list[File]:
+def files_of(security: Security) -> list[File]:
+    """Those in PEM."""
     ca = None if security.ca == SYSTEM else security.ca
     return [file for file in (ca, security.certificate, security.key) if file is not None]
 
@@ -108,7 +108,7 @@ def client_context(security: Security) -> FromFiles[ssl.SSLContext]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-    return FromFiles(_files(security), lambda: _context(security, ssl.PROTOCOL_TLS_CLIENT))
+    return FromFiles(files_of(security), lambda: _context(security, ssl.PROTOCOL_TLS_CLIENT))
 
 
 @lru_cache(maxsize=64)
@@ -118,7 +118,7 @@ def client_pems(security: Security) -> FromFiles[Pems]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-    return FromFiles(_files(security), lambda: _pems(security, ssl.PROTOCOL_TLS_CLIENT))
+    return FromFiles(files_of(security), lambda: _pems(security, ssl.PROTOCOL_TLS_CLIENT))
 
 
 def new_client_context(security: Security) -> ssl.SSLContext:
@@ -132,13 +132,7 @@ def server_context(security: Security) -> FromFiles[ssl.SSLContext]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-
-    def make() -> ssl.SSLContext:
-        context = _context(security, ssl.PROTOCOL_TLS_SERVER)
-        _warn_if_refused(context, security)
-        return context
-
-    return FromFiles(_files(security), make)
+    return FromFiles(files_of(security), lambda: _context(security, ssl.PROTOCOL_TLS_SERVER))
 
 
 def server_pems(security: Security) -> FromFiles[Pems]:
@@ -147,12 +141,7 @@ def server_pems(security: Security) -> FromFiles[Pems]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-
-    def make() -> Pems:
-        _warn_if_refused(_context(security, ssl.PROTOCOL_TLS_SERVER), security)
-        return _pems(security, ssl.PROTOCOL_TLS_SERVER)
-
-    return FromFiles(_files(security), make)
+    return FromFiles(files_of(security), lambda: _pems(security, ssl.PROTOCOL_TLS_SERVER))
 
 
 def _pems(security: Security, protocol: int) -> Pems:
@@ -194,25 +183,6 @@ def _context(security: Security, protocol: int) -> ssl.SSLContext:
                 f"and its key {key} must be a pair in PEM, the key not encrypted ({_words(error)})",
             )
     return context
-
-
-def _warn_if_refused(context: ssl.SSLContext, security: Security) -> None:
-    """A warning if no client takes the certificate now; ssl judges that of a peer only, so one is played."""
-    if security.certificate is None:
-        return
-    judging = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    judging.check_hostname = False
-    judging.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, so dates and purpose are judged
-    judging.load_verify_locations(security.certificate)
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = judging.wrap_bio(to_client, to_server)
-    server = context.wrap_bio(to_server, to_client, server_side=True)
-    try:
-        for end in (client, server, client):
-            with suppress(ssl.SSLWantReadError):
-                end.do_handshake()
-    except ssl.SSLCertVerificationError as error:
-        _log.warning("clients refuse this exchange's certificate %s: %s", security.certificate, error.verify_message)
 
 
 def _words(error: Exception) -> str:

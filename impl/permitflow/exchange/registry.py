@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypedDict, Unpack, overload
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
+from permitflow.carriers.security import Security
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.client.remote_end import AcceptorTerms
 from permitflow.errors import (
@@ -28,6 +29,7 @@ from permitflow.exchange.admission import Admission, Place, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
+from permitflow.exchange.certificate_watch import CertificateWatch, Validity
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel, settled
 from permitflow.exchange.channels.staging import StagingAreas
@@ -154,6 +156,7 @@ class Exchange:
         """What is open, and may be."""
         self._memory: dict[str, Place] = {}  # of channels
         self._servers = set[object]()
+        self._certificates: dict[Security, CertificateWatch] = {}
         self._past_lives = 0
         """How many channels were removed or reset: their names are not kept."""
 
@@ -193,9 +196,22 @@ class Exchange:
         """A server is over.  With the last one, all background work ends: the store may be closed."""
         self._servers.discard(server)
         if not self._servers:
+            self._certificates.clear()
             writing = self.staging.stop().union(*(channel.expiring.stop() for channel in self._keepers))
             if writing:
                 await asyncio.wait(writing)
+
+    def certificate_watch(self, security: Security) -> CertificateWatch:
+        """One for all servers that show the same certificate."""
+        if (watch := self._certificates.get(security)) is None:
+            watch = self._certificates[security] = CertificateWatch(security)
+        return watch
+
+    @property
+    def certificate(self) -> Validity | None:
+        """Of the certificates that its servers show, the one that expires first; None: they show none."""
+        found = (watch.validity for watch in self._certificates.values())
+        return min(filter(None, found), key=lambda each: each.ends_at, default=None)
 
     @property
     def _keepers(self) -> list[ReplayChannel]:

@@ -564,8 +564,8 @@ class ExchangeServer:
         terms = _Terms(reception, address, handshake_seconds, silence_seconds, security, access, reflection)
         self._listener = _LISTENERS[where.scheme](terms)
         self._exchange = exchange
-        self._access = access
-        self._following: asyncio.Task[None] | None = None
+        self._access, self._security = access, security
+        self._following: list[asyncio.Task[None]] = []
 
     @property
     def address(self) -> str:
@@ -577,11 +577,15 @@ class ExchangeServer:
 
         Raises:
             TransportError: the server cannot listen at the address.
+            InvalidParametersError: a file of ``security`` cannot be used any more.
         """
+        watch = None if self._security.certificate is None else self._exchange.certificate_watch(self._security)
         await self._listener.start()
         self._exchange.begin_serving(self)
         if self._access is not None:
-            self._following = lasting_task(self._access.follow(), name="following the file of rights")
+            self._following.append(lasting_task(self._access.follow(), name="following the file of rights"))
+        if watch is not None:
+            self._following.append(lasting_task(watch.follow(), name="watching the certificate"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -594,9 +598,10 @@ class ExchangeServer:
         It may be called again, while or after another call: the shorter time counts.
         """
         await self._listener.stop(grace_seconds)
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
+        for task in self._following:
+            task.cancel()
+        if self._following:
+            await asyncio.wait(self._following)
         await self._exchange.end_serving(self)
 
     async def wait_until_stopped(self) -> None:

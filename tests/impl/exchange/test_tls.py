@@ -20,9 +20,10 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import InvalidParametersError, TlsError
 from permitflow.exchange import ExchangeServer
 from permitflow.exchange.registry import Exchange
-from tests.support.certificates import LOCAL, Certificates
+from tests.support.certificates import FUTURE, LOCAL, PAST, Certificates
 from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
 from tests.support.served import served
+from tests.support.turns import until
 
 GRPC, TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -88,7 +89,7 @@ async def test_only_first_messages_have_checksums(
 
 PAIRS: dict[str, Pair] = {
     "its certificate has expired": lambda made: (
-        Security(certificate=made.made("old server", *LOCAL, has_expired=True)),
+        Security(certificate=made.made("old server", *LOCAL, life=PAST)),
         made.trusting,
     ),
     "its certificate is not for '127.0.0.1'": lambda made: (
@@ -99,7 +100,8 @@ PAIRS: dict[str, Pair] = {
     "it speaks TLS only": lambda made: (made.server, None),
     "it speaks no TLS at this address": lambda made: (None, made.trusting),
     "it wants a certificate of this client": lambda made: (made.mutual, made.trusting),
-    "has (that )?expired": lambda made: (made.mutual, made.client(has_expired=True)),
+    "has (that )?expired": lambda made: (made.mutual, made.client(life=PAST)),
+    "valid (already|yet)": lambda made: (made.mutual, made.client(life=FUTURE)),
     "--tls-client-ca": lambda made: (made.mutual, replace(made.others.client(), ca=made.ca)),
 }
 
@@ -108,7 +110,7 @@ PAIRS: dict[str, Pair] = {
 async def test_the_error_says_what_is_wrong(listen: str, words: str, certificates: Certificates) -> None:
     server, client = PAIRS[words](certificates)
     async with served_with(server, listen) as (_, address):
-        with pytest.raises(TlsError, match=words):
+        with pytest.raises(TlsError, match=f"^no TLS with the exchange at {address}.*{words}"):
             # Not after the time-out, nor after attempts to resume.
             async with get(address, "c", security=client, connect_timeout_seconds=60, resume_seconds=60):
                 pass
@@ -120,10 +122,10 @@ async def test_an_exchange_warns_of_its_expired_certificate(
     file = certificates.write(tmp_path / "server.pem", *LOCAL)
     async with served_with(Security(certificate=file, ca=certificates.ca), listen) as (_, address):
         assert "certificate" not in caplog.text
-        certificates.write(file, *LOCAL, has_expired=True)
+        certificates.write(file, *LOCAL, life=PAST)
         with pytest.raises(TlsError):
             await describe(address, "c", security=certificates.client())
-    assert "server.pem: certificate has expired" in caplog.text
+        await until(lambda: "server.pem: clients refuse it: it has expired" in caplog.text)
 
 
 @pytest.mark.parametrize("stated", ["certificate", "server_name"])

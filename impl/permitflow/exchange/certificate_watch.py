@@ -1,0 +1,119 @@
+"""Whether clients take an exchange's certificate, now and in some days.
+
+One that has expired refuses every new client, and only the clients are told: they hang up.
+"""
+
+import asyncio
+import logging
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime
+from time import time
+from typing import NamedTuple
+
+from permitflow.carriers.security import Security
+from permitflow.carriers.tls_files import FromFiles, files_of, server_context
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_DAY_SECONDS = 86_400.0
+_WARNING_SECONDS = 7 * _DAY_SECONDS
+_WARNING_SHARE = 0.2
+"""Of a certificate's life, if that is less: one that lives for a day is renewed on that day."""
+_ADVICE = "renew it: the new file is read without a restart"
+_NO_CHECK_TIME = 0x20_0000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which ssl has no name."""
+
+
+class Validity(NamedTuple):
+    """When clients take a certificate, in seconds since 1970."""
+
+    begins_at: float
+    ends_at: float
+
+
+class CertificateWatch:
+    """Says in the log when clients refuse a certificate, or will soon; that once a day.  For one event loop."""
+
+    def __init__(self, security: Security) -> None:
+        """Nothing is said yet.
+
+        Args:
+            security: has a certificate.
+
+        Raises:
+            InvalidParametersError: a file is missing or wrong.
+        """
+        self._file = security.certificate
+        self._judged = FromFiles(files_of(security), lambda: _judged(security))
+        self._said = ""
+
+    @property
+    def validity(self) -> Validity | None:
+        """Of the certificate that holds now; None: clients refuse it at any time."""
+        found = self._judged.current()
+        return found if isinstance(found, Validity) else None
+
+    def look(self) -> None:
+        """Say what has changed."""
+        found = self._judged.current()
+        words = _complaint(found, time()) if isinstance(found, Validity) else f"clients refuse it: {found}"
+        if words == self._said:
+            return
+        if words:
+            _log.warning("this exchange's certificate %s: %s", self._file, words)
+        elif isinstance(found, Validity):
+            _log.warning("this exchange's certificate %s is valid until %s", self._file, _date(found.ends_at))
+        self._said = words
+
+    async def follow(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _complaint(validity: Validity, now: float) -> str:
+    """What is wrong with a certificate at this time; empty: nothing."""
+    begins_at, ends_at = validity
+    if now < begins_at:
+        return f"clients refuse it: it is not valid before {_date(begins_at)}, or this machine's clock is wrong"
+    if now >= ends_at:
+        return f"clients refuse it: it has expired, at {_date(ends_at)}; {_ADVICE}"
+    left = ends_at - now
+    if left >= min(_WARNING_SECONDS, _WARNING_SHARE * (ends_at - begins_at)):
+        return ""
+    days = int(left / _DAY_SECONDS) + 1
+    within = "a day" if days == 1 else f"{days} days"
+    return f"it expires within {within}, at {_date(ends_at)}, and clients refuse it then; {_ADVICE}"
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _judged(security: Security) -> Validity | str:
+    """What a client finds: when it takes the certificate, or why it never does.
+
+    ssl judges that of a peer only, so one is played.
+    """
+    assert security.certificate is not None, "there is one"
+    context = server_context(security).current()
+    judging = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    judging.check_hostname = False
+    # It is trusted itself, so its purpose is judged.
+    judging.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    judging.load_verify_locations(security.certificate)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = judging.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for end in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLError as error:
+        return getattr(error, "verify_message", None) or error.reason or str(error)
+    found = client.getpeercert() or {}
+    begins_at, ends_at = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
+    return Validity(begins_at, ends_at)
