@@ -63,7 +63,7 @@ def peer_key(peer: str) -> str:
 def limit_reached(name: str, most: int) -> LimitReachedError:
     """The refusal of what exceeds the limit of this name."""
     limit = _LIMITS[name]
-    what = f"bytes of {limit.what}" if limit.unit == "bytes" else limit.what
+    what = f"bytes of {limit.what} ({most / (1 << 20):,.1f} MiB)" if limit.unit == "bytes" else limit.what
     return LimitReachedError(what=what, most=most, option=limit.option)
 
 
@@ -275,6 +275,16 @@ class Suspended:
         waiting.give_up(ResumeRefusedError(who="the exchange", reason=reason))
 
 
+def before_streams_bytes(limits: Limits) -> int:
+    """The most that handshakes, calls that wait in gRPC and suspended streams hold."""
+    return limits.max_handshakes * FRAMES_BYTES + _WAITING_CALLS_BYTES + limits.max_suspended_bytes
+
+
+def stream_bytes(window_bytes: int) -> int:
+    """The most that a stream with such a window holds: it, and a message under way."""
+    return window_bytes + MAX_MESSAGE_BYTES
+
+
 class Memory:
     """What messages may take at most, if all windows are full."""
 
@@ -286,10 +296,8 @@ class Memory:
         """
         self._most, self._most_per_peer = limits.max_memory, limits.max_memory_per_peer
         self._by_peer = Counter[str]()
-        self.before_streams_bytes = (
-            limits.max_handshakes * FRAMES_BYTES + _WAITING_CALLS_BYTES + limits.max_suspended_bytes
-        )
-        """The most that handshakes, calls that wait in gRPC and suspended streams hold."""
+        self.before_streams_bytes = before_streams_bytes(limits)
+        """See the function of this name."""
         self.reserved_bytes = self.before_streams_bytes
         """What those, channels, and open streams have reserved."""
         if self._most is not None and self._most < self.reserved_bytes:
@@ -322,7 +330,7 @@ class Memory:
         Raises:
             LimitReachedError: it would be more than there is, or than this peer may have.
         """
-        size_bytes, key = window_bytes + MAX_MESSAGE_BYTES, peer_key(peer)
+        size_bytes, key = stream_bytes(window_bytes), peer_key(peer)
         if self._most_per_peer is not None and self._by_peer[key] + size_bytes > self._most_per_peer:
             raise limit_reached("max_memory_per_peer", self._most_per_peer)
         place = self.take(size_bytes)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, Stor
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.names import stream_channels
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
@@ -37,6 +39,7 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
+from permitflow_tools.parameters.quantities import size_text
 
 if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
@@ -326,6 +329,7 @@ def serve(
         channels = [channel for channel in channels if ranked(several(cluster), channel)[0] == own]
     elif advertise is not None:
         unusable("--advertise: needs --cluster, in which it is one of the addresses")
+    _require_memory(limits, options, len(channels), processes)
     with _told_errors(processes, is_one_of_several=cluster is not None), ExitStack() as stack:
         recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
         kept = stack.enter_context(_opened(store, standby=standby)) if store else None
@@ -460,6 +464,31 @@ def _require_fit_for_processes(
         unusable("--processes: takes a single --address, because the processes listen at the ports after it")
     if (port := parsed(addresses[0], least_port=0).port) and port + processes > _MOST_PORT:
         unusable(f"--processes: the {processes} ports after {port} go beyond {_MOST_PORT}: choose a lower port, or 0")
+
+
+def _require_memory(limits: Limits, options: ChannelOptions, channels: int, processes: int) -> None:
+    """Refuse limits with which no stream would find room, and say which would do."""
+    from permitflow.exchange.admission import before_streams_bytes, stream_bytes
+    from permitflow.wire.arrow import MAX_CHUNK_BYTES
+
+    before, window = before_streams_bytes(limits), ByteWindow(options.byte_window).most_bytes(MAX_CHUNK_BYTES)
+    stream = stream_bytes(window)
+    windows = 0 if options.retention is Retention.REPLAY else ceil(channels / processes) * window
+    door = before if processes > 1 else 0
+    least = door + processes * (before + windows + stream)
+    if limits.max_memory is not None and limits.max_memory < least:
+        unusable(
+            f"--max-memory: {size_text(limits.max_memory)} leaves no room for a stream beside the channels and "
+            f"handshakes: give at least {_mebibytes(least)}, or lower --max-handshakes or --max-suspended-bytes"
+        )
+    if limits.max_memory_per_peer is not None and limits.max_memory_per_peer < stream:
+        given = size_text(limits.max_memory_per_peer)
+        unusable(f"--max-memory-per-peer: {given} leaves no room for a stream: give at least {_mebibytes(stream)}")
+
+
+def _mebibytes(size_bytes: int) -> str:
+    """Not less than this, as an option takes it."""
+    return f"{ceil(size_bytes / (1 << 20))}MiB"
 
 
 def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | None":

@@ -43,8 +43,8 @@ _LEGEND = (
 class Report:
     """Says what happens to an exchange, with a method for each thing; a context manager.
 
-    Once it listens, an output that cannot be written any more (a full disk, a terminal or a reader that has gone) ends
-    the reports, and not the exchange; a terminal that hangs up sends SIGHUP, too, on which the exchange drains.
+    An output that cannot be written any more (a full disk, a terminal or a reader that has gone) ends the reports, and
+    not the exchange; a terminal that hangs up sends SIGHUP, too, on which the exchange drains.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
@@ -97,17 +97,20 @@ class Report:
         bound += f"; {size_text(before_streams_bytes)} of handshakes, waiting calls and suspended streams; {limit}"
         log, table = [f"channels: {', '.join(channels)}", bound], [bound, *_LEGEND]
         more = {Style.LOG: log, Style.TABLE: table}.get(self.style, ())
-        self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)
-        if self.style is Style.TABLE:
-            self._live.start()
+        with self._outlived():
+            self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)
+            if self.style is Style.TABLE:
+                self._live.start()
 
     def metrics(self, address: str) -> None:
         """Prometheus can ask there."""
-        self._say("metrics", {"address": address}, f"metrics at {address}")
+        with self._outlived():
+            self._say("metrics", {"address": address}, f"metrics at {address}")
 
     def page(self, address: str) -> None:
         """A browser can look there."""
-        self._say("ui", {"address": address}, f"page at {address}")
+        with self._outlived():
+            self._say("ui", {"address": address}, f"page at {address}")
 
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""

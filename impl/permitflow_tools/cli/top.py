@@ -23,6 +23,8 @@ from permitflow_tools.cli.traffic_table import traffic_table
 if TYPE_CHECKING:
     from permitflow.client.traffic_watch import TrafficReading, TrafficWatch
 
+_NO_CHANNELS = "no channels here that this client may see"
+
 
 @dials_named
 def top(
@@ -81,7 +83,9 @@ def top(
                     str(seen)
                     if isinstance(seen, _Loss)
                     else Group(
-                        traffic_table(seen.flows, width=console.width, shows_gauges=gauges, places=survey.places),
+                        traffic_table(seen.flows, width=console.width, shows_gauges=gauges, places=survey.places)
+                        if seen.flows
+                        else _NO_CHANNELS,
                         *survey.words,
                     )
                 )

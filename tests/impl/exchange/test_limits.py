@@ -255,7 +255,8 @@ async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over(end: 
     async with limited(LISTEN["TCP"], max_memory=least + streams) as (exchange, address):
         async with another(address) if end == "producer" else get(address, "d", same_host=SameHost.NEVER):
             error = await refusal(address)
-            assert error.facts == {"what": "bytes of memory", "most": least + streams, "option": "--max-memory"}
+            words = "bytes of memory (948.0 MiB)"
+            assert error.facts == {"what": words, "most": least + streams, "option": "--max-memory"}
         await until(lambda: exchange.admission.streams == 2)
         async with another(address):
             pass

@@ -71,6 +71,12 @@ REFUSED = {
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
     f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
+    "serve --stream a:2 --max-memory 900MiB": "--max-memory: 900 MiB leaves no room for a stream beside the channels "
+    "and handshakes: give at least 916MiB, or lower --max-handshakes",
+    "serve --stream a:2 --max-memory 2GiB --processes 2": "--max-memory: 2 GiB leaves no room for a stream beside "
+    "the channels and handshakes: give at least 2632MiB",
+    "serve --stream a --max-memory-per-peer 30MiB": "--max-memory-per-peer: 30 MiB leaves no room for a stream: give "
+    "at least 36MiB",
     "serve --stream a --target-latency 0s": "'--target-latency': must be a number of seconds, above 0",
     "serve --stream a --target-latency 1s --flow demand": "--target-latency: only the window of permits adapts",
     "serve --stream a --target-latency 1s --trace t": "--target-latency: not with --trace",

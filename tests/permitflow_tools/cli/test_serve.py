@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
 from permitflow_tools.cli.serve_reports import Report
 from permitflow_tools.cli.serving import metrics_at
+from permitflow_tools.explain import page_server
 from permitflow_tools.explain.page_server import MOST_READERS
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.support.serving import address_of, line_of
@@ -304,13 +305,24 @@ def test_a_terminal_that_has_gone_is_told_in_the_log() -> None:
         assert process.stderr.readline().startswith(b"warning: standard output cannot be written any more")
 
 
+@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+def test_an_exchange_outlives_an_output_that_takes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with Report(as_json=as_json, quiet=False) as report:
+            report.listening(["127.0.0.1:1"], ["orders/0"], 1, before_streams_bytes=1, limit_bytes=None)
+            report.metrics("http://127.0.0.1:2/metrics")
+            report.page("http://127.0.0.1:3/")
+    assert capsys.readouterr().err.count("warning: standard output cannot be written any more") == 1
+
+
 async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> None:
     with serving("--stream", "orders:2") as process:
         address = address_of(process)
         assert process.stdout is not None
         assert process.stderr is not None
-        while not line_of(process).startswith("memory: "):  # the last of the first lines
-            pass
         process.stdout.close()
         await move(address, "orders/0", 3)
         assert process.stderr.readline().startswith("warning: standard output cannot be written any more, so nothing")
@@ -367,3 +379,15 @@ async def test_readers_of_metrics_that_say_nothing_take_few_places() -> None:
         reader, further = await asyncio.open_connection("127.0.0.1", port)
         with closing(further):
             assert await reader.read() == b""
+
+
+async def test_a_reader_that_sends_a_byte_now_and_then_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.2)
+    async with metrics_at("127.0.0.1:0", ExchangeCollector(Exchange())) as address, asyncio.timeout(8.0):
+        port = int(address.rpartition(":")[2].partition("/")[0])
+        reader, slow = await asyncio.open_connection("127.0.0.1", port)
+        with closing(slow), suppress(ConnectionError):
+            while not reader.at_eof():
+                slow.write(b"G")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(), 0.05)

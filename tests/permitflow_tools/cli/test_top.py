@@ -81,6 +81,11 @@ async def test_one_look_shows_every_channel_and_who_waits(top: Top) -> None:
     assert one_by_one.split()[8:] == ["0", "0", "B", "0%/0%"], "it has no window in rows"
 
 
+async def test_a_client_that_may_see_no_channel_is_told_so(top: Top) -> None:
+    async with served() as (_, address):
+        assert await top(address) == (0, "no channels here that this client may see\n", "")
+
+
 async def test_json_has_all_numbers(top: Top) -> None:
     code, stdout, _ = await look(top, "--json", "--channel", "kept")
     (kept,) = json.loads(stdout)["channels"]
