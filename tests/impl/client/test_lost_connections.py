@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from permitflow import AlignedBarrier, ChannelParameters, GateChunk, GateParameters, InputGate, Kind
+from permitflow import ChannelParameters
 from permitflow.carriers import calling
-from permitflow.client import EndOutcome, RemoteSender, SameHost, control, describe, get, put
+from permitflow.client import EndOutcome, SameHost, control, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     InvalidParametersError,
@@ -23,7 +22,7 @@ from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
 from tests.support.number_streams import SCHEMA, batch, everything, numbers, send_for_ever
 from tests.support.served import served
 
-LISTEN = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
+GRPC = "127.0.0.1:0"
 WINDOW = ChannelParameters(row_permits=64)
 CHUNKS = 200
 NUMBERS = [*range(CHUNKS)]
@@ -35,11 +34,6 @@ RESUMING: dict[str, Any] = {"resume_seconds": LONG_SECONDS}
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "_LONGEST_PAUSE_SECONDS", 0.02)
-
-
-@pytest.fixture(params=LISTEN)
-def listen(request: pytest.FixtureRequest) -> str:
-    return LISTEN[request.param]
 
 
 async def send(address: str, wanted: Sequence[int] = NUMBERS, channel: str = "n", **options: Any) -> EndOutcome:
@@ -82,35 +76,25 @@ async def test_ten_cuts_lose_and_double_no_row(listen: str, end: str) -> None:
     assert way.cuts == 10
 
 
-@pytest.mark.parametrize("end", ROWS_WAY)
-async def test_cuts_among_the_permits_lose_and_double_none(listen: str, end: str) -> None:
-    (direction,) = set(Direction) - {ROWS_WAY[end]}
-    _, uncut = await moved(listen, (), end)
-    step = uncut.passed_bytes[direction] // 3
-    received, way = await moved(listen, [Cut(step, direction), Cut(2 * step, direction, resets=False)], end)
-    assert received == NUMBERS
-    assert way.cuts == 2
-
-
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("end", ROWS_WAY)
-async def test_a_cut_in_the_last_messages_changes_nothing(listen: str, end: str, direction: Direction) -> None:
-    """No two runs pass equally many bytes, so that not each of these comes."""
-    _, uncut = await moved(listen, (), end)
+async def test_a_cut_in_the_last_messages_changes_nothing(end: str, direction: Direction) -> None:
+    """Over gRPC, which is not simulated.  No two runs pass equally many bytes, so that not each of these comes."""
+    _, uncut = await moved(GRPC, (), end)
     cuts = 0
     for before in (5, 30, 90, 200, 1_000):
-        received, way = await moved(listen, [Cut(uncut.passed_bytes[direction] - before, direction)], end)
+        received, way = await moved(GRPC, [Cut(uncut.passed_bytes[direction] - before, direction)], end)
         assert (before, received) == (before, NUMBERS)
         cuts += way.cuts
     assert cuts
 
 
-@pytest.mark.parametrize("end", ["put", "get"])
-async def test_a_cut_during_a_handshake_changes_nothing(listen: str, end: str) -> None:
-    """The first one, and that of a connection which is to replace a lost one."""
+@pytest.mark.parametrize("end", ROWS_WAY)
+async def test_a_cut_during_a_handshake_changes_nothing(end: str) -> None:
+    """The first one, and that of a connection which is to replace a lost one; over gRPC, which is not simulated."""
     first = [Cut(place, direction) for direction in Direction for place in (3, 100)]
     later = [Cut(2_000 + behind, ROWS_WAY[end]) for behind in (0, 30, 200)]
-    received, way = await moved(listen, [*first, *later], end)
+    received, way = await moved(GRPC, [*first, *later], end)
     assert received == NUMBERS
     assert way.cuts == 7
 
@@ -212,80 +196,6 @@ async def test_a_range_of_kept_rows_is_read_on_over_ten_cuts(listen: str) -> Non
         await send(address)
         assert await receive(way.address, from_row=7, to_row=190) == [*range(7, 190)]
         assert way.cuts == 10
-
-
-async def test_barriers_keep_their_places_and_watermarks_rise_over_cuts(listen: str) -> None:
-    """A newer watermark may replace one that waits; it never overtakes the chunks before it."""
-    async with (
-        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
-        cutting(address, [Cut(500 * n) for n in range(1, 6)]) as up,
-        cutting(address, [Cut(500 * n, Direction.DOWN) for n in range(1, 6)]) as down,
-        asyncio.timeout(LONG_SECONDS),
-        asyncio.TaskGroup() as group,
-    ):
-
-        async def read() -> list[tuple[Kind, object]]:
-            async with get(down.address, "n", **RESUMING) as receiver:
-                messages = await everything(receiver)
-            return [
-                (message.kind, numbers([message])[0] if message.kind is Kind.CHUNK else message.payload)
-                for message in messages
-            ]
-
-        reading = group.create_task(read())
-        async with put(up.address, "n", SCHEMA, **RESUMING) as sender:
-            for number in range(60):
-                await sender.send(batch(number))
-                sender.send_watermark(number)
-                await sender.send_barrier(number)
-            await sender.end()
-    told = reading.result()
-    in_place = [each for each in told if each[0] is not Kind.WATERMARK]
-    assert in_place == [pair for n in range(60) for pair in ((Kind.CHUNK, n), (Kind.BARRIER, n))]
-    watermarks = [number for kind, number in told if kind is Kind.WATERMARK]
-    assert watermarks == [number for number in range(60) if number in watermarks]
-    assert all(told.index((Kind.CHUNK, number)) < told.index((Kind.WATERMARK, number)) for number in watermarks)
-    assert watermarks[-1] == 59
-    assert up.cuts == down.cuts == 5
-
-
-async def test_a_gate_aligns_the_barriers_of_inputs_that_are_cut(listen: str) -> None:
-    parameters = GateParameters(inputs=2, exclusive=0, floating=12)
-    names, epochs, rows = ("left", "right"), 5, 20
-    gate: InputGate[pa.RecordBatch]
-
-    async def produce(sender: RemoteSender) -> None:
-        for epoch in range(epochs):
-            for _ in range(rows):
-                await sender.send(batch(epoch))
-            await sender.send_barrier(epoch)
-        await sender.end()
-
-    async with (
-        served(*names, parameters=parameters, schema=SCHEMA, listen=listen) as (_, address),
-        cutting(address, [Cut(400 * n, direction) for n in range(1, 6) for direction in Direction]) as way,
-        asyncio.timeout(LONG_SECONDS),
-        asyncio.TaskGroup() as group,
-        InputGate(parameters) as gate,
-        put(address, "left", SCHEMA, **RESUMING) as left,
-        put(address, "right", SCHEMA, **RESUMING) as right,
-        get(way.address, "left", wanted=parameters, group=gate.group, **RESUMING) as first,
-        get(way.address, "right", wanted=parameters, group=gate.group, **RESUMING) as second,
-    ):
-        gate.add(first)
-        gate.add(second)
-        for sender in (left, right):
-            group.create_task(produce(sender))
-        aligned, counted = 0, 0
-        async for item in gate:  # type: ignore[var-annotated]
-            match item:
-                case GateChunk():
-                    assert batch(aligned).equals(item.payload)
-                    counted += 1
-                case AlignedBarrier(number, payloads):
-                    assert (number, payloads) == (aligned, dict.fromkeys(names, aligned))
-                    aligned += 1
-        assert (aligned, counted, way.cuts) == (epochs, 2 * epochs * rows, 10)
 
 
 async def test_shared_memory_is_not_resumed() -> None:
