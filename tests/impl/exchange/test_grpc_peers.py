@@ -520,15 +520,53 @@ async def test_messages_and_what_streams_leave_unread_are_no_noise() -> None:
         assert not connections.is_hung_up
 
 
+async def test_a_slow_connection_stays_though_its_peer_is_shut_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    most_bytes_per_second, time = 1 << 34, asyncio.get_running_loop().time
+    monkeypatch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", most_bytes_per_second)
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 0.1)
+
+    class Slow(OneConnection):
+        """From the first look on, a little more comes than what never counts."""
+
+        began = 0.0
+
+        def received_bytes(self, name: Name) -> int | None:
+            self.began = self.began or time()
+            self.came_bytes = int(1.05 * most_bytes_per_second * (time() - self.began))
+            return super().received_bytes(name)
+
+    connections, admission = Slow(is_here=True), Admission(Limits())
+    async with looked_at(connections, admission) as peers:
+        with peers.call(CALLER, Call(), is_stream=False) as begin:
+            begin()
+            admission.noise(CALLER, 1 << 30)
+            for _ in range(2):
+                await measured(connections)
+            assert not connections.is_hung_up
+
+
 @pytest.mark.usefixtures("often")
-async def test_a_quiet_connection_stays_though_its_peer_is_shut_out() -> None:
-    connections, admission = OneConnection(is_here=True), Admission(Limits())
-    async with looked_at(connections, admission):
-        await measured(connections)
-        admission.noise(CALLER, 1 << 30)
-        connections.came_bytes = (64 << 10) + 100
-        await measured(connections)
-        assert not connections.is_hung_up
+async def test_a_quiet_time_allows_no_noise_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call(), is_stream=False) as begin, monkeypatch.context() as patch:
+            begin()
+            patch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", 1 << 40)  # hours in a moment
+            await measured(connections)
+            patch.undo()
+            connections.came_bytes = 1 << 30
+            await until(lambda: connections.is_hung_up)
+
+
+async def test_a_peer_is_let_in_in_time_though_looks_are_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
+    monkeypatch.setattr(admission, "_MOST_SHUT_OUT_SECONDS", 0.05)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()):
+            connections.came_bytes = 1 << 30
+            await until(lambda: bool(connections.dropped))
+        await until(lambda: connections.dropped == ())
 
 
 @needs_linux
