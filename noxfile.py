@@ -80,10 +80,6 @@ COMMANDS = {
         "two processes are recorded, and judged by model and TLC; sabotage is found (a minute)",
         ["-m benchmarks.record_two_processes --with-tlc"],
     ),
-    "troubled-wordcount": (
-        "an hour of a word count whose workers are killed, with readers that come and go, and strangers",
-        ["-m permitflow_tools.cli demo wordcount --trouble 3600"],
-    ),
     "soak": (
         "an hour of chunks of all sizes, fan-in, fan-out, cut lines: nothing grows (-- --seconds 600)",
         ["-m benchmarks.soak"],

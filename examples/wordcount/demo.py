@@ -2,7 +2,6 @@
 
 sender -> front -> back -> reader       all over TCP; front and back are processes of their own
 sender -> front ---^                    the second front comes while the reader stands still
-   log -> front ---^ `--> reader        with trouble, also a log, and a reader that connects to a sink
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -21,10 +20,8 @@ from permitflow.mute.sockets import Buffers
 
 from ..child_process import address_of, text_of
 from ..processes import first_error, is_set_within
-from .log import LogServer
 from .outside import CountReader, WordSender
 from .timeline import Curve, Lane, MuteTimeline, Span
-from .trouble import Trouble, TroubleReport, visiting
 from .worker import WorkerSettings
 from .workers import WorkerProcess
 
@@ -40,7 +37,6 @@ WORTH_TELLING_SECONDS = 0.3
 SAMPLE_SECONDS = 0.1
 START_SECONDS = 60.0
 END_SECONDS = 120.0
-LOG_LINES_AT_ONCE = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +49,6 @@ class WordCountSettings:
     """Before, between and after the stalls."""
     kill: bool = False
     """Kill the counting worker after the last stall."""
-    trouble_seconds: float = 0.0
-    """At the end, for so long: kill workers, let readers come and go, and let strangers connect."""
 
     def __post_init__(self) -> None:
         """Refuse what shows nothing.
@@ -68,9 +62,6 @@ class WordCountSettings:
             if not 0 < getattr(self, name) < inf:  # NaN neither
                 option = f"--{name.replace('_', '-')}"
                 raise InvalidOptionError(option=option, value=getattr(self, name), reason="must be above 0, and finite")
-        if not 0 <= self.trouble_seconds < inf:
-            reason = "must be at least 0, and finite"
-            raise InvalidOptionError(option="--trouble", value=self.trouble_seconds, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +92,6 @@ class WordCountReport:
     unmuted_stalls: int
     """Stalls during which a source went on reading."""
     deaths: Sequence[str]
-    """Before the trouble."""
-    trouble: TroubleReport | None
 
     @property
     def problems(self) -> list[str]:
@@ -114,7 +103,7 @@ class WordCountReport:
             found.append(f"{self.peak_held_bytes:,} bytes were held, and {self.bound_bytes:,} may be")
         if self.unmuted_stalls:
             found.append(f"in {self.unmuted_stalls} stalls no source was muted: choose a longer --stall-seconds")
-        return found + (self.trouble.problems() if self.trouble else [])
+        return found
 
     @property
     def holds(self) -> bool:
@@ -136,8 +125,6 @@ class _Run:
     ending: asyncio.Event
     began: float = field(default_factory=monotonic)
     reader: CountReader = field(default_factory=lambda: CountReader(BUFFERS))
-    visitor: CountReader | None = None
-    """A reader of the sink that listens, if there is trouble to come."""
     workers: list[WorkerProcess] = field(default_factory=list)
     senders: list[WordSender] = field(default_factory=list)
     sent: Counter[bytes] = field(default_factory=Counter)
@@ -151,24 +138,6 @@ class _Run:
     stalls: list[Span] = field(default_factory=list)
     deaths: list[Span] = field(default_factory=list)
     samples: list[tuple[float, int, int]] = field(default_factory=list)
-    early_deaths: Sequence[str] = ()
-    """Before the trouble."""
-    trouble: TroubleReport | None = None
-    trouble_since: float | None = None
-    """From then on, mutes are not recorded."""
-
-    @property
-    def readers(self) -> list[CountReader]:
-        return [self.reader] if self.visitor is None else [self.reader, self.visitor]
-
-    @property
-    def counts(self) -> Counter[bytes]:
-        """Each word is counted for one of the readers."""
-        return sum((reader.counts for reader in self.readers), Counter())
-
-    @property
-    def counted_bytes(self) -> int:
-        return sum(reader.counted_bytes for reader in self.readers)
 
     @property
     def now(self) -> float:
@@ -183,8 +152,6 @@ class _Run:
     # What the workers report.
 
     def hear(self, event: Event) -> None:
-        if self.trouble_since is not None:
-            return
         name = str(event.get("source", ""))
         at = float(str(event["at_seconds"])) - self.began if "at_seconds" in event else self.now
         match event["event"]:
@@ -225,7 +192,7 @@ class _Run:
                 yield word
 
     def held_bytes(self) -> int:
-        return sum(sender.sent_bytes for sender in self.senders) - self.counted_bytes
+        return sum(sender.sent_bytes for sender in self.senders) - self.reader.counted_bytes
 
     def look(self) -> None:
         if self.is_measuring:
@@ -234,7 +201,7 @@ class _Run:
     async def sample(self) -> None:
         while True:
             sent = sum(sender.sent_bytes for sender in self.senders)
-            self.samples.append((self.now, sent, self.counted_bytes))
+            self.samples.append((self.now, sent, self.reader.counted_bytes))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     # The processes.
@@ -305,25 +272,13 @@ async def run_wordcount(
 
 
 async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> None:
-    sinks: dict[str, object] = {"sinks": [text_of(run.reader.address)]}
-    if run.settings.trouble_seconds:
-        sinks["listening_sinks"] = ["127.0.0.1:0"]
-    saved = str(run.folder / "back.counts.json")
-    back = await run.start(stack, group, _worker("back", inlet="127.0.0.1:0", saved=saved, **sinks))
-    if run.settings.trouble_seconds:
-        run.visitor = CountReader(BUFFERS)
-        stack.callback(run.visitor.close)
-        await stack.enter_async_context(visiting(run.visitor, lambda: address_of(back.addresses["out1"])))
+    saved, sinks = str(run.folder / "back.counts.json"), [text_of(run.reader.address)]
+    back = await run.start(stack, group, _worker("back", inlet="127.0.0.1:0", saved=saved, sinks=sinks))
     await run.add_front(stack, group, back.addresses["inlet"])
     sampling = asyncio.create_task(run.sample())
     stack.callback(sampling.cancel)
     run.say("the words flow")
-    is_asked_to_end = await _stand_still_at_times(run, stack, group, back)
-    run.early_deaths = [str(death) for worker in run.workers for death in worker.deaths]
-    if run.settings.trouble_seconds and not is_asked_to_end:
-        sampling.cancel()
-        is_asked_to_end = await _make_trouble(run, stack, group, back)
-    if is_asked_to_end:
+    if await _stand_still_at_times(run, stack, group, back):
         run.say("asked to end: the senders stop, and what they have sent is counted")
     run.is_over = True
     async with asyncio.timeout(END_SECONDS):
@@ -333,41 +288,12 @@ async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> N
         while True:
             await asyncio.sleep(SAMPLE_SECONDS / 10)
             # Workers may tell later than counts arrive that a source reads again.
-            if run.counts == run.sent and not run.told:
+            if run.reader.counts == run.sent and not run.told:
                 break
-    run.say("the readers have all counts" if run.visitor else "the reader has all counts")
+    run.say("the reader has all counts")
     with suppress(asyncio.CancelledError):
         sampling.cancel()
         await sampling
-
-
-async def _make_trouble(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup, back: WorkerProcess) -> bool:
-    """Returns whether the run was asked to end meanwhile."""
-    # The counts that were written to a lost reader are held nowhere.
-    run.is_measuring = False
-    run.say("trouble begins: workers are killed, readers come and go, strangers connect")
-    log = LogServer([])
-    stack.callback(log.close)
-    front = await run.start(
-        stack, group, _worker("front-of-log", log=text_of(log.address), next_worker=back.addresses["inlet"])
-    )
-    words = run.words()
-
-    async def write_log() -> None:
-        while True:
-            log.append([*islice(words, LOG_LINES_AT_ONCE)])
-            await asyncio.sleep(SAMPLE_SECONDS)
-
-    run.trouble_since = run.now
-    run.told.clear()  # from here on nothing is heard of sources
-    writing = asyncio.create_task(write_log())
-    try:
-        trouble = Trouble(run.workers, [back, front], run.readers, run.folder)
-        run.trouble = await trouble.make(run.settings.trouble_seconds, run.is_ended_within)
-    finally:
-        writing.cancel()
-    run.say("the trouble is over")
-    return run.ending.is_set()
 
 
 async def _stand_still_at_times(
@@ -405,7 +331,6 @@ async def _stand_still_at_times(
 
 
 def _report(run: _Run) -> WordCountReport:
-    end = run.now if run.trouble_since is None else run.trouble_since
     sources = []
     for name, spans in run.spans.items():
         lasted = [span.end - span.begin for span in spans]
@@ -413,7 +338,7 @@ def _report(run: _Run) -> WordCountReport:
             SourceReport(
                 source=name,
                 muted_seconds=sum(lasted),
-                muted_share=sum(lasted) / (end - run.opened[name]),
+                muted_share=sum(lasted) / (run.now - run.opened[name]),
                 longest_seconds=max(lasted, default=0.0),
                 mutes=len(spans),
             )
@@ -421,7 +346,7 @@ def _report(run: _Run) -> WordCountReport:
     bound = pipeline_bound(
         # All sockets have asked for the same, and the kernel gives the same to all.
         sources=[(sender.sizes, run.reader.sizes) for sender in run.senders],
-        sinks=[(run.senders[0].sizes, reader.sizes) for reader in run.readers],
+        sinks=[(run.senders[0].sizes, run.reader.sizes)],
         read_bytes=READ_BYTES,
         line_bytes=LINE_BYTES,
         unacknowledged=HIGH_MARK,
@@ -432,15 +357,14 @@ def _report(run: _Run) -> WordCountReport:
         seconds=run.now,
         words=run.sent.total(),
         different_words=len(run.sent),
-        is_exact=run.counts == run.sent,
+        is_exact=run.reader.counts == run.sent,
         peak_held_bytes=run.peak_held_bytes,
         bound_bytes=bound.total,
         sources=sources,
         unmuted_stalls=sum(
             not any(span.begin < stall.end and span.end > stall.begin for span in all_spans) for stall in run.stalls
         ),
-        deaths=run.early_deaths,
-        trouble=run.trouble,
+        deaths=[str(death) for worker in run.workers for death in worker.deaths],
     )
 
 
@@ -463,7 +387,7 @@ def _timeline(run: _Run) -> MuteTimeline:
             f"The reader stood still {len(run.stalls)} times. The worker that writes to it could not write, muted the "
             f"sources for up to {longest:.2f} s, and TCP stopped the senders."
         ),
-        seconds=report.seconds if run.trouble_since is None else run.trouble_since,
+        seconds=report.seconds,
         lanes=lanes,
         curves=[
             Curve(name="sent", points=rates[:half], colour="series-1"),
@@ -490,13 +414,4 @@ def figures(report: WordCountReport) -> list[tuple[str, str]]:
         ("words", f"{report.words:,}, {report.different_words} different ones"),
         ("counts", "exact" if report.is_exact else "NOT exact"),
     ]
-    if (trouble := report.trouble) is not None:
-        rows += [
-            ("trouble", f"{trouble.seconds:,.0f} s"),
-            ("workers killed", f"{trouble.kills:,}"),
-            ("readers that left", f"{trouble.left_readers:,}"),
-            ("strangers that connected", f"{trouble.strangers:,}"),
-            ("memory of a worker has grown by", f"{max(0, trouble.growth_bytes):,} bytes at most"),
-            ("tracebacks", f"{trouble.tracebacks:,}"),
-        ]
     return rows + [("died and was started again", death) for death in report.deaths]

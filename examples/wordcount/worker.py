@@ -1,18 +1,17 @@
 """A worker process of a word count: ``python -m examples.wordcount.worker SETTINGS``, with the settings as JSON.
 
-It reports events as JSON lines, among them ``ready`` with its addresses.  It takes orders as JSON lines, over a
-connection of its own: it answers, and stops, also while others are muted.
+It reports events as JSON lines, among them ``ready`` with its addresses.  SIGTERM ends it, also while all is muted.
 """
 
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Self
 
-from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SinkStalledError, printable
+from permitflow.errors import InvalidOptionError
 from permitflow.mute.channel import UNACKNOWLEDGED, Boundary, Inlet
 from permitflow.mute.graph import Marks
 from permitflow.mute.messages import MOST_DATA_BYTES
@@ -29,15 +28,12 @@ from permitflow.mute.pipeline import (
     TcpSource,
 )
 from permitflow.mute.saving import Saving
-from permitflow.mute.sockets import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Buffers, Listener
+from permitflow.mute.sockets import Buffers
 
 from ..child_process import ChildSettings, address_of, run_process, text_of, until_asked_to_end
 from .counting import WordCount
 from .log import LOG, LogSink, LogSource
 
-MOST_ORDER_BYTES = 4_096
-MOST_ANSWER_BYTES = 1 << 20
-_SHOWN_BYTES = 80
 _MOST_NAME_BYTES = 200
 
 
@@ -96,10 +92,6 @@ class WorkerSettings(ChildSettings):
             raise InvalidOptionError(option="next_worker", value=self.next_worker, reason=reason)
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 @dataclass
 class Worker:
     """The pipeline of one process."""
@@ -109,15 +101,42 @@ class Worker:
     saving: Saving
     words: WordCount
     addresses: dict[str, str] = field(default_factory=dict)
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
     log: LogSource | None = None
+
+    @classmethod
+    def of(cls, settings: WorkerSettings, hear: Callable[[Event], None]) -> Self:
+        """A worker with what an earlier start has saved; ``hear`` is told its events.
+
+        Raises:
+            SavedCountsError: the saved counts cannot be read.
+        """
+        words, save = WordCount(), None
+        if settings.saved:
+            path = Path(settings.saved)
+            words.load(path)
+            save = partial(words.save, path)
+        saving = Saving(save, after=settings.low_mark // 2 + 1, hear=hear)
+        return cls(settings, Pipeline(stall_seconds=settings.stall_seconds, hear=hear), saving, words)
+
+    async def run(self) -> None:
+        """Work until this is cancelled.
+
+        Raises:
+            OSError: an address cannot be had.
+        """
+        try:
+            self.build()
+            self.pipeline.hear({"event": "ready", **self.addresses})
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.saving.close()
+            self.pipeline.close()
 
     def build(self) -> None:
         """Make all parts, outputs first.
 
         Raises:
             OSError: an address cannot be had.
-            SavedCountsError: the saved counts cannot be read.
         """
         settings = self.settings
         buffers = Buffers(receive_bytes=settings.receive_bytes, send_bytes=settings.send_bytes)
@@ -212,127 +231,14 @@ class Worker:
         if origin == LOG and self.log is not None:
             self.log.commit(next_line)
 
-    # Orders.
-
-    def listen_for_orders(self) -> Listener:
-        """Take orders, on a port of this host that is free."""
-        clients: set[asyncio.Task[None]] = set()
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if task := asyncio.current_task():
-                clients.add(task)
-                task.add_done_callback(clients.discard)
-            await self._take_orders(reader, writer)
-
-        def admit() -> asyncio.StreamReaderProtocol | None:
-            if len(clients) >= MOST_CONNECTIONS:
-                listener.tell("refused", connections=len(clients))
-                return None
-            return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=MOST_ORDER_BYTES), serve)
-
-        listener = Listener(("127.0.0.1", 0), Buffers(), admit, self.pipeline.hear, orders=self.settings.name)
-        self.addresses["orders"] = text_of(listener.address)
-        return listener
-
-    async def _take_orders(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            # A client that has gone, says nothing, or does not read its answer, leaves its place to others.
-            with suppress(ConnectionError, TimeoutError):
-                while line := await self._next_order(reader):
-                    writer.write(json.dumps(await self._obey(line)).encode() + b"\n")
-                    async with asyncio.timeout(HANDSHAKE_SECONDS):
-                        await writer.drain()
-        finally:
-            writer.close()
-
-    async def _next_order(self, reader: asyncio.StreamReader) -> bytes:
-        async with asyncio.timeout(HANDSHAKE_SECONDS):
-            try:
-                return await reader.readline()
-            except ValueError:
-                return b"a line of more than %d bytes\n" % MOST_ORDER_BYTES
-
-    async def _obey(self, line: bytes) -> Event:
-        try:
-            order = json.loads(line, parse_constant=_refuse_constant)
-            name = order["order"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what = printable(line[:_SHOWN_BYTES].decode(errors="replace").strip())
-            return {"error": f"{what!r} is no order ({error}): send an object with the key 'order' on one line"}
-        match name:
-            case "state":
-                return self.state()
-            case "drain":
-                try:
-                    await self.pipeline.drain(order.get("seconds", STALL_SECONDS))
-                except (SinkStalledError, InvalidParametersError) as error:
-                    return {"error": str(error), **self.state()}
-                return self.state()
-            case "stop":
-                self.stopped.set()
-                return self.state()
-        return {"error": f"unknown order {name!r}: state, drain and stop are known"}
-
-    def state(self) -> Event:
-        """What is muted by whom, and what waits where."""
-        sources = {name: asdict(state) for name, state in self.pipeline.state().items()}
-        return {"sources": sources, "backlogs": dict(self.pipeline.backlogs), "counted": self.words.counts.total()}
-
-
-async def work(settings: WorkerSettings, hear: Callable[[Event], None]) -> None:
-    """Run a worker until it is ordered to stop, or this is cancelled.
-
-    Raises:
-        OSError: an address cannot be had.
-        SavedCountsError: the saved counts cannot be read.
-    """
-    words = WordCount()
-    path = Path(settings.saved) if settings.saved else None
-    if path is not None:
-        words.load(path)
-    save = None if path is None else partial(words.save, path)
-    saving = Saving(save, after=settings.low_mark // 2 + 1, hear=hear)
-    pipeline = Pipeline(stall_seconds=settings.stall_seconds, hear=hear)
-    worker = Worker(settings, pipeline, saving, words)
-    try:
-        worker.build()
-        pipeline.own(worker.listen_for_orders())
-        hear({"event": "ready", **worker.addresses})
-        await worker.stopped.wait()
-        # The answer to the order leaves in the next turn.
-        await asyncio.sleep(0)
-    finally:
-        saving.close()
-        pipeline.close()
-
-
-async def ask(address: str, order: str, **arguments: object) -> Event:
-    """Give a worker an order; its answer.
-
-    Raises:
-        PeerGoneError: there is no worker, or it ends.
-    """
-    try:
-        reader, writer = await asyncio.open_connection(*address_of(address), limit=MOST_ANSWER_BYTES)
-        try:
-            writer.write(json.dumps({"order": order, **arguments}).encode() + b"\n")
-            if answer := await reader.readline():
-                said: Event = json.loads(answer)
-                return said
-        finally:
-            writer.close()
-    except OSError as error:
-        raise PeerGoneError(who=f"the worker at {address}", reason=str(error)) from error
-    raise PeerGoneError(who=f"the worker at {address}", reason="it has closed the connection")
-
 
 async def main() -> None:
-    """Run a worker process until SIGTERM or Ctrl-C, or an order, ends it."""
+    """Run a worker process until SIGTERM or Ctrl-C ends it."""
 
     def tell(event: Event) -> None:
         print(json.dumps(event), flush=True)
 
-    await until_asked_to_end(work(WorkerSettings.from_command_line(), tell))
+    await until_asked_to_end(Worker.of(WorkerSettings.from_command_line(), tell).run())
 
 
 if __name__ == "__main__":

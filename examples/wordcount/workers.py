@@ -9,7 +9,7 @@ from permitflow.errors import PermitflowError
 from permitflow.mute.pipeline import Event
 
 from ..processes import Part
-from .worker import WorkerSettings, ask
+from .worker import WorkerSettings
 
 
 class WorkerDiedError(PermitflowError):
@@ -79,14 +79,6 @@ class WorkerProcess:
             DemoError: it fails again and again; the message ends with its log.
         """
         await self._part.run()
-
-    async def state(self) -> Event:
-        """Ask it what is muted, and what waits where.
-
-        Raises:
-            PeerGoneError: it does not run.
-        """
-        return await ask(self.addresses["orders"], "state")
 
     def kill(self) -> None:
         """Kill it (SIGKILL); ``run`` starts it again."""

@@ -205,6 +205,7 @@ class Life:
     name: str
     host: Host
     worker: Worker | None = None
+    is_to_end: asyncio.Event = field(default_factory=asyncio.Event)
     callers: dict[str, str] = field(default_factory=dict)
     """By connection of the inlet: the boundary that has called."""
     connected: set[str] = field(default_factory=set)
@@ -400,7 +401,7 @@ class MuteRun:
         )
 
     async def _work(self, life: Life) -> None:
-        """As ``worker.work``, with parts that can be watched."""
+        """As ``Worker.run``, with parts that can be watched."""
         settings, hear = self._settings(life), partial(self._hear, life)
         words, saved = WordCount(), None
         if settings.saved:
@@ -417,7 +418,7 @@ class MuteRun:
         worker = life.worker = Worker(settings, pipeline, saving, words)
         try:
             worker.build()
-            await worker.stopped.wait()
+            await life.is_to_end.wait()
             try:
                 await pipeline.drain(5.0)
             except SinkStalledError as error:
@@ -739,7 +740,7 @@ class MuteRun:
         for part in self.plan.parts:
             life = self._now[part]
             assert life.worker is not None, "it runs"
-            acts.append((life.host, life.worker.stopped.set))
+            acts.append((life.host, life.is_to_end.set))
         acts += [(self._outside[LOGS], self._close_logs), (self._outside[READER], self._close_readers)]
         for number, (host, act) in enumerate(acts):
             self.world.after(float(number), host.schedule, act)

@@ -121,14 +121,6 @@ def wordcount(
     stall_seconds: Annotated[float, option(number, "SECONDS", "For how long.")] = 2.0,
     flow_seconds: Annotated[float, option(number, "SECONDS", "How long it reads before, between and after.")] = 1.5,
     kill: Annotated[bool, typer.Option("--kill", help="Kill the worker that counts after the last stall.")] = False,
-    trouble: Annotated[
-        float,
-        option(
-            number,
-            "SECONDS",
-            "At the end, for this long: kill workers, let readers come and go, let strangers connect.",
-        ),
-    ] = 0.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page of the run.", dir_okay=False)
     ] = None,
@@ -148,17 +140,13 @@ def wordcount(
       permitflow demo wordcount
       permitflow demo wordcount --kill -o wordcount.html
       permitflow demo wordcount --stalls 5 --stall-seconds 10 --json
-      permitflow demo wordcount --trouble 3600
 
     Ctrl-C ends it early: the senders stop, all that they have sent is counted, and the report comes; a second Ctrl-C
     ends it at once. Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the
-    bound held, each whole stall muted a source, and in trouble the memory of the workers stayed flat and no traceback
-    came. 1: not so, or a process failed. 2: unusable input.
+    bound held, and each whole stall muted a source. 1: not so, or a process failed. 2: unusable input.
     """
     words = example("wordcount.demo")
-    settings = words.WordCountSettings(
-        stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill, trouble_seconds=trouble
-    )
+    settings = words.WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
     _run(partial(words.run_wordcount, settings), words.figures, output, keep, as_json=as_json)
 
 

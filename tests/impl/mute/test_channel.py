@@ -14,10 +14,10 @@ from examples.child_process import address_of, text_of
 from examples.wordcount.counting import SavedCountsError, WordCount
 from examples.wordcount.log import LogServer, LogSink
 from examples.wordcount.outside import CountReader, WordSender
-from examples.wordcount.worker import WorkerSettings, ask, work
+from examples.wordcount.worker import Worker, WorkerSettings
 from permitflow.carriers.byte_stream import Kind as ExchangeKind
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
-from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError
+from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.mute import (
     Boundary,
     Buffers,
@@ -54,20 +54,21 @@ class Started:
             "stall_seconds": 60.0,
         }
         self.settings = WorkerSettings(**(common | settings))  # type: ignore[arg-type]
-        self.task = asyncio.create_task(work(self.settings, self.events.append))
+        self.worker = Worker.of(self.settings, self.events.append)
+        self.task = asyncio.create_task(self.worker.run())
 
     async def ready(self) -> dict[str, str]:
         await until(lambda: self.task.done() or any(event["event"] == "ready" for event in self.events))
         event = next(event for event in self.events if event["event"] == "ready")
         return {name: str(address) for name, address in event.items()}
 
-    async def state(self) -> Event:
-        return await ask((await self.ready())["orders"], "state")
+    @property
+    def muters(self) -> list[Sequence[str]]:
+        """Of each source."""
+        return [source.muted_by for source in self.worker.pipeline.state().values()]
 
-    async def is_muted_by(self, muter: str) -> bool:
-        sources = (await self.state())["sources"]
-        assert isinstance(sources, dict)
-        return bool(sources) and all(muter in source["muted_by"] for source in sources.values())
+    def is_muted_by(self, muter: str) -> bool:
+        return bool(self.muters) and all(muter in muters for muters in self.muters)
 
     async def end(self) -> None:
         """As if the process was killed: nothing is saved or said."""
@@ -90,8 +91,7 @@ async def ending(*ends: Started | CountReader | WordSender | LogServer) -> Async
 
 async def muted(worker: Started, muter: str) -> None:
     """Wait until a muter mutes all sources of a worker."""
-    while not await worker.is_muted_by(muter):
-        pass
+    await until(lambda: worker.is_muted_by(muter))
 
 
 def exact(reader: CountReader, sent: Sequence[bytes]) -> Callable[[], bool]:
@@ -221,8 +221,7 @@ async def test_a_peer_killed_within_a_write_stops_nobody_else(
         await until(lambda: len(killed) == 2 and reader.counts == Counter([*sent, *sent, *logged]))
         await until(lambda: log.committed == len(logged))
         for front in (*fronts, of_log):
-            while any(source["muted_by"] for source in (await front.state())["sources"].values()):  # type: ignore[attr-defined]
-                pass
+            await until(lambda: not any(front.muters))  # noqa: B023  # awaited at once
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -243,7 +242,7 @@ async def test_a_worker_that_dies_beside_a_stalled_reader_leaves_none_muted(tmp_
         back = Started(name="back#2", inlet=inlet, sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
         async with ending(back):
             await until(exact(reader, sent))
-            assert not await front.is_muted_by("back#1/out0")
+            assert not front.is_muted_by("back#1/out0")
 
 
 async def test_a_worker_that_comes_during_a_stall_is_muted_at_once() -> None:
@@ -257,28 +256,7 @@ async def test_a_worker_that_comes_during_a_stall_is_muted_at_once() -> None:
             await sender.connect(address_of((await front.ready())["listen"]))
             await muted(front, "back/out0")
             assert sum(event["event"] == "unmuted" for event in front.events) == 0
-            assert (await front.state())["backlogs"] == {}
-
-
-async def test_orders_are_obeyed_while_all_is_muted() -> None:
-    reader = CountReader(SMALL)
-    reader.stand_still()
-    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
-    front = Started(name="front", listen="127.0.0.1:0", next_worker=(await back.ready())["inlet"])
-    sender = WordSender(cycle(WORDS), SMALL)
-    async with ending(front, back, reader, sender):
-        await sender.connect(address_of((await front.ready())["listen"]))
-        orders = (await back.ready())["orders"]
-        # The kernel may take a first rest soon; in the end it takes none.
-        while "error" not in (answer := await ask(orders, "drain", seconds=0.01)):
-            pass
-        assert "still wait at ('back/out0',)" in str(answer["error"])
-        assert "unknown order 'dance'" in str((await ask(orders, "dance"))["error"])
-        await ask(orders, "stop")
-        await back.task
-        with pytest.raises(PeerGoneError, match="the worker at"):
-            await ask(orders, "state")
-        await muted(front, "front/boundary")
+            assert front.worker.pipeline.backlogs == {}
 
 
 async def test_a_boundary_mutes_when_too_many_messages_are_not_acknowledged() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice, pairwise
+from typing import Any
 
 import pytest
 
@@ -211,6 +212,12 @@ async def test_what_is_written_in_the_last_moment_of_a_drain_is_not_left() -> No
 
     await draining
     pipeline.close()
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, "soon", True])
+async def test_a_drain_has_a_finite_time(seconds: Any) -> None:
+    with pytest.raises(InvalidParametersError, match="seconds must be a number from 0 to 86,400"):
+        await Pipeline().drain(seconds)
 
 
 @simulated

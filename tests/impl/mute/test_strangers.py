@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import socket
 import struct
 from collections import Counter
@@ -15,7 +14,7 @@ import pytest
 from examples.child_process import address_of
 from examples.wordcount.counting import WordCount
 from examples.wordcount.outside import CountReader
-from examples.wordcount.worker import MOST_ORDER_BYTES, WorkerSettings, work
+from examples.wordcount.worker import WorkerSettings
 from examples.wordcount.workers import WorkerProcess
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
@@ -287,37 +286,6 @@ async def test_without_descriptors_it_waits_and_says_so_once(house: House, failu
     (complaint,) = (event for event in house.events if event["event"] == "unreachable")
     assert "ulimit -n" in str(complaint["reason"])
     writer.close()
-
-
-@pytest.mark.parametrize(
-    ("said", "complaint"),
-    [
-        (b"nothing", "is no order"),
-        (b"\xff", "is no order"),
-        (b"[]", "is no order"),
-        (b"[" * 3_000, "is no order"),
-        (b"x" * (MOST_ORDER_BYTES + 1), "a line of more than 4096 bytes"),
-        (b'{"order": ["stop"]}', "unknown order ['stop']"),
-        (b'{"order": "drain", "seconds": NaN}', "NaN is no number of JSON"),
-        (b'{"order": "drain", "seconds": 1e999}', "seconds must be a number from 0 to 86,400, not inf"),
-        (b'{"order": "drain", "seconds": -1}', "seconds must be a number from 0 to 86,400, not -1"),
-        (b'{"order": "drain", "seconds": "soon"}', "seconds must be a number from 0 to 86,400, not 'soon'"),
-        (b'{"order": "drain", "seconds": true}', "seconds must be a number from 0 to 86,400, not True"),
-    ],
-)
-async def test_an_order_that_is_wrong_is_answered(said: bytes, complaint: str) -> None:
-    events: list[Event] = []
-    settings = WorkerSettings(name="worker", listen="127.0.0.1:0", listening_sinks=["127.0.0.1:0"])
-    working = asyncio.create_task(work(settings, events.append))
-    await until(lambda: bool(events))
-    reader, writer = await asyncio.open_connection(*address_of(str(events[0]["orders"])))
-    for order in (said, b'{"order": "state"}', b'{"order": "stop"}'):
-        writer.write(order + b"\n")
-    answers = [json.loads(await reader.readline()) for _ in range(3)]
-    assert complaint in answers[0]["error"]
-    assert [answer["counted"] for answer in answers[1:]] == [0, 0]
-    writer.close()
-    await working
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])

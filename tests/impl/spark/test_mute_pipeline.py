@@ -1,6 +1,5 @@
 """Spark at both ends of a word count: a job sends the words, a streaming query reads the counts."""
 
-import asyncio
 import json
 import socket
 import subprocess
@@ -9,13 +8,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from queue import Queue
 
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from examples.child_process import address_of
-from examples.wordcount.worker import WorkerSettings, ask
+from examples.wordcount.worker import WorkerSettings
+from permitflow.mute.pipeline import Event
 from tests.impl.spark.conftest import Driver
 
 WORDS, REPEATS = 50, 400
@@ -23,8 +24,8 @@ BUFFER_BYTES = 4_096
 
 
 @contextmanager
-def worker() -> Iterator[dict[str, str]]:
-    """A worker process; its addresses."""
+def worker() -> Iterator[tuple[dict[str, str], Queue[Event]]]:
+    """A worker process; its addresses, and the events that it reports later."""
     settings = WorkerSettings(
         name="worker",
         listen="127.0.0.1:0",
@@ -35,21 +36,22 @@ def worker() -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "examples.wordcount.worker", settings.to_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None  # it is a pipe
-        addresses = json.loads(process.stdout.readline())
-        draining = threading.Thread(target=process.stdout.read)
-        draining.start()
+        lines = map(json.loads, process.stdout)
+        addresses, events = next(lines), Queue[Event]()
+        hearing = threading.Thread(target=lambda: [events.put(event) for event in lines])
+        hearing.start()
         try:
-            yield addresses
+            yield addresses, events
         finally:
             process.terminate()
-            draining.join()
+            hearing.join()
 
 
 @pytest.mark.long
 def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver) -> None:
     """The sink has no reader before the query begins: until then the job's tasks stand still in their writes."""
 
-    def job(spark: SparkSession, addresses: dict[str, str]) -> tuple[bool, dict[str, int]]:
+    def job(spark: SparkSession, addresses: dict[str, str], events: Queue[Event]) -> tuple[bool, dict[str, int]]:
         host, port = address_of(addresses["listen"])
 
         def send(rows: Iterable[Row]) -> None:
@@ -63,13 +65,9 @@ def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver
         sending = threading.Thread(target=lambda: words.foreachPartition(send))
         sending.start()
 
-        def state() -> dict[str, object]:
-            return asyncio.run(ask(addresses["orders"], "state"))
-
-        while not (sources := state()["sources"]):
+        while (event := events.get())["event"] != "muted":
             pass
-        assert isinstance(sources, dict)
-        was_muted = all(source["muted_by"] == ["worker/out0"] for source in sources.values()) and sending.is_alive()
+        was_muted = event["by"] == ["worker/out0"] and sending.is_alive()
 
         host, port = address_of(addresses["out0"])
         lines = spark.readStream.format("socket").option("host", host).option("port", port).load()
@@ -86,7 +84,7 @@ def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver
             query.stop()
         return was_muted, found
 
-    with worker() as addresses:
-        was_muted, found = driver.run(lambda spark: job(spark, addresses))
+    with worker() as (addresses, events):
+        was_muted, found = driver.run(lambda spark: job(spark, addresses, events))
     assert was_muted
     assert Counter(found) == Counter({f"word{number}": REPEATS for number in range(WORDS)})

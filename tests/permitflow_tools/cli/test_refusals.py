@@ -227,7 +227,7 @@ ZEROS = {
     *("check --exclusive", "check --floating", "check --sizes", "explain --sizes"),
     *("demo --kills", "demo --scale", "demo --seed", "demo jobs --kills", "demo jobs --lose", "demo jobs --overload"),
     *("demo jobs --seed", "demo wordcount --flow-seconds", "demo wordcount --stall-seconds"),
-    *("demo wordcount --trouble", "get --from-row", "put --rows", "serve --drain-seconds", "serve --resume-seconds"),
+    *("get --from-row", "put --rows", "serve --drain-seconds", "serve --resume-seconds"),
     *("simulate --rtt", "simulate --seed", "trace query --source", "trace query --staging-rows"),
     "trace validate --jobs",
 }
