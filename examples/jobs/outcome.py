@@ -142,7 +142,7 @@ def _problems(run: Ended) -> list[str]:
     if not run.was_ended_early:
         dropped = counts.get("dropped", 0)
         checks += [
-            (dropped > 0, "the overload made the queue drop nothing: choose a longer one, --overload"),
+            (dropped > 0, "the overload made the queue drop nothing: choose a longer one, --overload-seconds"),
             (run.kills == settings.kills, f"{run.kills} workers were killed, of {settings.kills}"),
         ]
     return [otherwise for holds, otherwise in checks if not holds]

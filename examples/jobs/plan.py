@@ -50,7 +50,7 @@ class JobsSettings:
         """
         if not 0 < self.overload_seconds < inf:  # NaN neither
             raise InvalidOptionError(
-                option="--overload", value=self.overload_seconds, reason="must be above 0, and finite"
+                option="--overload-seconds", value=self.overload_seconds, reason="must be above 0, and finite"
             )
         if not 0 <= self.lose < 1:
             raise InvalidOptionError(option="--lose", value=self.lose, reason="must be a share, from 0 to below 1")

@@ -249,7 +249,9 @@ def peek(
     name: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
     rows: Annotated[
         int,
-        option(whole_number(least=1, most=_MOST_PEEKED), "N", "The most rows; fewer if they take 8 MiB. Default: 10."),
+        option(
+            whole_number(least=1, most=_MOST_PEEKED), "ROWS", "The most rows; fewer if they take 8 MiB. Default: 10."
+        ),
     ] = 10,
     consumer: Annotated[
         str, typer.Option(metavar="NAME", help="Of a channel that keeps its rows: whose rows. Default: default.")

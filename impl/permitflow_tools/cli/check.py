@@ -17,12 +17,12 @@ from permitflow_tools.cli.check_models import Engine, check_models
 from permitflow_tools.cli.check_sweep import check_sweep
 from permitflow_tools.cli.console import open_console, print_lines, print_table, run_as_json, run_table
 from permitflow_tools.cli.options import (
+    ChunkRows,
     DescribedChannel,
     FlushIdle,
     MaxChunkCost,
     PermitBatch,
     RowPermits,
-    Sizes,
     Sweep,
     given_options,
     one_of,
@@ -42,7 +42,7 @@ _MOST_LISTED = 6
 # What each way to ask has for itself.
 _OPTIONS = {
     "numbers": (
-        *("--row-permits", "--permit-batch", "--max-chunk-cost", "--permit-batch-up", "--sizes", "--flush-idle"),
+        *("--row-permits", "--permit-batch", "--max-chunk-cost", "--permit-batch-up", "--chunk-rows", "--flush-idle"),
     ),
     "sweep": ("--sweep", "--explore", "--max-states", "--spark", "--csv", "--plot"),
     "gate": ("--inputs", "--exclusive", "--floating", "--no-stop", "--no-release", "--no-announce"),
@@ -68,7 +68,7 @@ def check(
     permit_batch_up: Annotated[
         int | None, rows("The sender's own permit batch, if it differs: a chunk costs at most row permits less this.")
     ] = None,
-    sizes: Sizes = None,
+    chunk_rows: ChunkRows = None,
     flush_idle: FlushIdle = False,
     sweep: Sweep = None,
     explore: Annotated[
@@ -125,7 +125,7 @@ def check(
       permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792   live
       permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 2048   a deadlock, step by step
       permitflow check --row-permits 8 --permit-batch 6 --permit-batch-up 4          two nodes, configured differently
-      permitflow check --row-permits 2048 --permit-batch 256 --sizes 1024,2048       if only these sizes occur
+      permitflow check --row-permits 2048 --permit-batch 256 --chunk-rows 1024,2048  if only these sizes occur
 
     With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
     of them. An unknown section, key or kind is answered with the known ones.
@@ -223,7 +223,7 @@ def check(
         check_models(engine, model or [], as_json=as_json)
     if given["models"]:
         unusable(f"{given['models'][0]} belongs to the models of the manifest; leave it or {given['numbers'][0]} away")
-    setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, permit_batch_up, flush_idle=flush_idle)
+    setting = setting_of(row_permits, permit_batch, max_chunk_cost, chunk_rows, permit_batch_up, flush_idle=flush_idle)
     _check_setting(setting, None, as_json=as_json)
 
 

@@ -53,7 +53,7 @@ def conform(
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option(metavar="END", help="With --command: sender or receiver; by default each that it has."),
+        typer.Option(metavar="END", help="With --command: sender or receiver. Default: each that it has."),
     ] = None,
     dial: Annotated[
         str | None,
@@ -62,7 +62,8 @@ def conform(
     accept: Annotated[
         str | None,
         typer.Option(
-            metavar="CARRIER", help="With --command: let the driver's end dial over tcp or grpc; the default."
+            metavar="CARRIER",
+            help="With --command: let the driver's end dial over tcp or grpc. Default: the first that it has.",
         ),
     ] = None,
     trace: Annotated[
@@ -71,20 +72,18 @@ def conform(
     ] = None,
     limit_seconds: Annotated[
         float | None,
-        option(above_zero(number), "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
+        option(above_zero(number), "SECONDS", "With --command: the longest wait for an answer. Default: 10."),
     ] = None,
     limit_minutes: Annotated[
         float | None,
-        option(above_zero(number), "MINUTES", "With --command: the longest time for an end's rules; 60 by default."),
+        option(above_zero(number), "MINUTES", "With --command: the longest time for an end's rules. Default: 60."),
     ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
     ] = False,
-    flow: Annotated[
-        str, typer.Option(metavar="NAME", help="The protocol that it claims to obey; permits by default.")
-    ] = "permits",
+    flow: Annotated[str, typer.Option(metavar="NAME", help="The protocol that it claims to obey.")] = "permits",
     rule: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this rule; may be repeated.")] = None,
-    random_runs: Annotated[int, option(whole_number(least=1), "N", "Runs that Hypothesis draws; 60 by default.")] = 60,
+    random_runs: Annotated[int, option(whole_number(least=1), "N", "Runs that Hypothesis draws.")] = 60,
     as_json: Json = False,
 ) -> None:
     """Check a channel against every rule of its protocol's specification.

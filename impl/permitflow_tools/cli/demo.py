@@ -189,7 +189,9 @@ def _run(
 
 @demo.command()
 def jobs(
-    overload: Annotated[float, option(number, "SECONDS", "For how long more jobs come than workers can do.")] = 4.0,
+    overload_seconds: Annotated[
+        float, option(number, "SECONDS", "For how long more jobs come than workers can do.")
+    ] = 4.0,
     factor: Annotated[
         int, option(whole_number(least=2), "N", "Jobs that come then, for each that workers can do.")
     ] = 3,
@@ -221,7 +223,7 @@ def jobs(
       permitflow demo jobs
       permitflow demo jobs --page 127.0.0.1:8080 -o jobs.html
       permitflow demo jobs --spark                                 needs Java and permitflow[spark]
-      permitflow demo jobs --overload 60 --kills 10 --workers 4
+      permitflow demo jobs --overload-seconds 60 --kills 10 --workers 4
       permitflow demo jobs --json --keep logs
 
     Ctrl-C ends it early: the clients submit no more, what they have submitted is finished, and the report comes; a
@@ -232,7 +234,7 @@ def jobs(
         _require_java()
     example_jobs = example("jobs.demo")
     settings = example_jobs.JobsSettings(
-        overload_seconds=overload,
+        overload_seconds=overload_seconds,
         overload_factor=factor,
         kills=kills,
         workers=workers,

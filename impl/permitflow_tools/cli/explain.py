@@ -12,11 +12,11 @@ from permitflow_tools.cli.check import answer_for
 from permitflow_tools.cli.check_graph import judged
 from permitflow_tools.cli.options import (
     AllowTruncated,
+    ChunkRows,
     FlushIdle,
     MaxChunkCost,
     PermitBatch,
     RowPermits,
-    Sizes,
     chosen,
     given_options,
     option,
@@ -43,7 +43,9 @@ _DEFAULT_PAGE = Path("permitflow-explain.html")
 _OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
 # What an option is about; of the others, each is about everything.
 _BELONGS = {
-    **dict.fromkeys(("--row-permits", "--permit-batch", "--max-chunk-cost", "--sizes", "--flush-idle"), ("numbers",)),
+    **dict.fromkeys(
+        ("--row-permits", "--permit-batch", "--max-chunk-cost", "--chunk-rows", "--flush-idle"), ("numbers",)
+    ),
     "--barriers": ("numbers", "file"),
     "--graph": ("numbers", "file", "model"),
     **dict.fromkeys(("--channel", "--allow-truncated"), ("trace",)),
@@ -72,7 +74,7 @@ def explain(
     row_permits: RowPermits = None,
     permit_batch: PermitBatch = None,
     max_chunk_cost: MaxChunkCost = None,
-    sizes: Sizes = None,
+    chunk_rows: ChunkRows = None,
     flush_idle: FlushIdle = False,
     barriers: Annotated[
         bool, typer.Option("--barriers", help="Barriers and watermarks too, with one permit each.")
@@ -171,7 +173,7 @@ def explain(
         if subject.described is not None:
             setting = description_of(subject.described).setting
         else:
-            setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
+            setting = setting_of(row_permits, permit_batch, max_chunk_cost, chunk_rows, flush_idle=flush_idle)
         shown = (
             graph_of(setting, with_barriers=barriers) if graph else run_of(answer_for(setting), with_barriers=barriers)
         )

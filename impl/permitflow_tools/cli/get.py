@@ -44,7 +44,8 @@ def get(
         ),
     ] = None,
     rows: Annotated[
-        int | None, option(whole_number(least=1), "N", "Stop after this many rows. Default: read to the channel's end.")
+        int | None,
+        option(whole_number(least=1), "ROWS", "Stop after this many rows. Default: read to the channel's end."),
     ] = None,
     consumer: Annotated[
         str, typer.Option(metavar="NAME", help="Of a channel that keeps its rows: who reads. Default: default.")

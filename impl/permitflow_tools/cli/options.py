@@ -299,9 +299,9 @@ MaxChunkCost: TypeAlias = Annotated[
     rows("The most row permits a chunk takes. Default: row permits less permit batch, as published."),
 ]
 
-Sizes: TypeAlias = Annotated[
+ChunkRows: TypeAlias = Annotated[
     frozenset[int] | None,
-    option(sizes_in_rows, "ROWS,...", "Only chunks of these sizes are sent. Default: every size."),
+    option(sizes_in_rows, "ROWS,...", "Only chunks with these numbers of rows are sent. Default: any number."),
 ]
 
 FlushIdle: TypeAlias = Annotated[

@@ -111,7 +111,7 @@ def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
                 because=f"Proved, for runs of any length: {decision.explanation}.",
             )
         except ValueError as error:
-            unusable(f"--sizes: {error}")
+            unusable(f"--chunk-rows: {error}")
     return replace(run, has_every_size=costs is None)
 
 
@@ -128,5 +128,5 @@ def graph_of(setting: Setting, *, with_barriers: bool) -> "StateGraph":
     except StateLimitReached as error:
         unusable(
             f"--graph: more than {error.limit:,} states can be reached, and a picture of so many shows nothing; choose "
-            "a smaller --row-permits or --max-chunk-cost, or fewer --sizes"
+            "a smaller --row-permits or --max-chunk-cost, or fewer numbers of --chunk-rows"
         )

@@ -43,7 +43,7 @@ def prove(
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(metavar="DIRECTORY", help="Prove nothing: write the questions for any solver there, as SMT-LIB."),
+        typer.Option(metavar="DIR", help="Prove nothing: write the questions for any solver there, as SMT-LIB."),
     ] = None,
     code: Annotated[bool, typer.Option("--code", help="Prove only the theorems about the running code.")] = False,
     picture: Annotated[
@@ -173,7 +173,7 @@ def _print_verdicts(verdicts: "list[TheoremVerdict]", seconds: float) -> None:
         for opinion in verdict.opinions:
             print_lines(console, *(f"PROBLEM: {name}, {opinion.solver}: {problem}" for problem in opinion.problems))
         if not verdict.is_as_expected:
-            questions = f"permitflow prove --theorem {name} --export DIRECTORY"
+            questions = f"permitflow prove --theorem {name} --export DIR"
             print_lines(console, f"  the questions, for any solver: {questions}")
     print_lines(console, _summary(verdicts, seconds))
 

@@ -53,7 +53,7 @@ def put(
         ),
     ] = None,
     rows: Annotated[
-        int | None, option(whole_number(least=0), "N", "Stop after this many rows of the input. Default: all.")
+        int | None, option(whole_number(least=0), "ROWS", "Stop after this many rows of the input. Default: all.")
     ] = None,
     key: Annotated[
         str | None,

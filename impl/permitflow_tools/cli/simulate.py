@@ -77,7 +77,7 @@ def simulate(
     chunk_rows: Annotated[
         ChunkSizes | None, option(chunk_sizes, "ROWS,...", "Rows of a chunk; several occur equally often.")
     ] = None,
-    rtt: Annotated[float | None, option(duration, "TIME", "Round-trip time, as in 40ms.")] = None,
+    rtt: Annotated[float | None, option(duration, "DURATION", "Round-trip time, as in 40ms.")] = None,
     producer_rate: Annotated[
         float | None, option(rows_per_second, "N", "Rows a second while it does not wait, or unlimited.")
     ] = None,

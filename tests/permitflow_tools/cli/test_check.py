@@ -33,7 +33,7 @@ def numbers(row_permits: int, permit_batch: int, **others: int) -> list[str]:
         numbers(8, 6, permit_batch_up=4),
         numbers(8, 20, max_chunk_cost=3),
         [*numbers(8, 3, max_chunk_cost=9), "--flush-idle"],
-        [*numbers(12, 7), "--sizes", "3,10"],
+        [*numbers(12, 7), "--chunk-rows", "3,10"],
     ],
     ids=" ".join,
 )
@@ -71,7 +71,7 @@ def test_the_senders_own_batch_limits_what_a_chunk_costs(report: Report) -> None
 
 
 def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> None:
-    code, stdout, _ = command("check", *numbers(2048, 256), "--sizes", "1024,2048")
+    code, stdout, _ = command("check", *numbers(2048, 256), "--chunk-rows", "1024,2048")
     assert code == 0
     assert "chunks of 1,024 or 2,048" in stdout
     assert stdout.splitlines()[-1] == "if chunks of other sizes come too: live up to 1,793 with this permit batch"

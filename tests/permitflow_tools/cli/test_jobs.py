@@ -22,7 +22,7 @@ def assert_exact(found: dict[str, Any]) -> None:
 @pytest.mark.long
 def test_the_demo_drops_kills_and_reports_each_job_once(report: Report, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    more = ("--overload", "2", "--kills", "2", "--lose", "0.3")
+    more = ("--overload-seconds", "2", "--kills", "2", "--lose", "0.3")
     code, found = report("demo", "jobs", *more, "-o", str(page), "--keep", str(tmp_path))
     assert_exact(found)
     assert (code, found["killed"]) == (0, ["w1#1", "w2#1"])
@@ -34,14 +34,14 @@ def test_the_demo_drops_kills_and_reports_each_job_once(report: Report, tmp_path
 @pytest.mark.timeout(1_000)
 def test_a_minute_of_overload_leaves_queue_and_memory_bounded(report: Report) -> None:
     """The demo has the checks: 18,000 jobs come, and most of them are finished after the minute."""
-    code, found = report("demo", "jobs", "--overload", "60", "--kills", "10", "--lose", "0.3")
+    code, found = report("demo", "jobs", "--overload-seconds", "60", "--kills", "10", "--lose", "0.3")
     assert_exact(found)
     assert (code, len(found["killed"])) == (0, 10)
 
 
 @pytest.mark.long
 def test_a_streaming_query_is_one_more_worker(report: Report, tmp_path: Path) -> None:
-    code, found = report("demo", "jobs", "--overload", "2", "--spark", "--keep", str(tmp_path))
+    code, found = report("demo", "jobs", "--overload-seconds", "2", "--spark", "--keep", str(tmp_path))
     assert_exact(found)
     assert code == 0
     assert found["results_by"]["spark#1"] > 0

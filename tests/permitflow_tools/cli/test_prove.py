@@ -69,7 +69,7 @@ def test_a_solver_that_disagrees_fails_and_the_questions_can_be_had(
     code, stdout, _ = command("prove", "--theorem", "2014-right")
     assert code == 1
     assert "PROBLEM: 2014-right, cvc5: in every state: cvc5 says unknown to the claim, not unsat" in stdout
-    assert "permitflow prove --theorem 2014-right --export DIRECTORY" in stdout
+    assert "permitflow prove --theorem 2014-right --export DIR" in stdout
     code, stdout, _ = command("prove", "--theorem", "2014-right", "--export", str(tmp_path))
     assert (code, stdout.split()[0]) == (0, "5")
     assert len(list(tmp_path.glob("2014-right-01-*.smt2"))) == 5

@@ -25,9 +25,9 @@ KEEPING = "serve --stream orders --retention replay"
 REFUSED = {
     "check --row-permits 0 --permit-batch 1": "'--row-permits': must be a whole number of at least 1, not '0'",
     "check --row-permits many --permit-batch 1": "'--row-permits': must be a whole number of at least 1, not 'many'",
-    f"check {EIGHT} --sizes '1;3'": "'--sizes': must be whole numbers separated by commas",
+    f"check {EIGHT} --chunk-rows '1;3'": "'--chunk-rows': must be whole numbers separated by commas",
     "check --permit-batch 8": "--row-permits is missing: your own numbers need at least these",
-    "check --sizes 0": "--row-permits is missing",
+    "check --chunk-rows 0": "--row-permits is missing",
     "check --row-permits 1": "--permit-batch: in the published protocol",
     "check --engine tla": "must be explorer, tlc or both, not 'tla'",
     "check nothing.toml": "nothing.toml: cannot be read",
@@ -101,7 +101,7 @@ REFUSED = {
     "demo wordcount --flow-seconds 0": "--flow-seconds' must be above 0, and finite: 0.0",
     "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
     "demo wordcount --keep /proc/nowhere": "cannot be made",
-    "demo jobs --overload 0": "--overload' must be above 0, and finite: 0.0",
+    "demo jobs --overload-seconds 0": "--overload-seconds' must be above 0, and finite: 0.0",
     "demo jobs --workers 17": "--workers' must be 1 to 16: 17",
     "demo jobs --lose 1": "--lose' must be a share, from 0 to below 1: 1.0",
     "demo jobs --page nowhere": "--page' must be host:port",
@@ -124,7 +124,7 @@ REFUSED = {
     "explain nothing.jsonl": "nothing.jsonl",
     "explain nothing.jsonl --permit-batch 3": "--permit-batch belongs to numbers of your own",
     "explain --graph --row-permits 64 --permit-batch 8": "--graph: more than 500 states can be reached",
-    "explain --row-permits 9000 --permit-batch 8 --sizes 1": "--sizes: a window of 9,000 row permits takes 9,000",
+    "explain --row-permits 9000 --permit-batch 8 --chunk-rows 1": "--chunk-rows: a window of 9,000 row permits takes",
     f"explain {STUCK} -o missing/page.html": "cannot write missing/page.html: No such file or directory",
     f"explain {STUCK} -o page.svg": "--output writes a web page, not page.svg: name a file .html",
     f"explain {STUCK} --svg x.png": "--svg writes an SVG drawing, not x.png: name a file .svg",
@@ -220,12 +220,19 @@ REFUSED = {
     "top a:1 --address b:1": "--address: a:1 is an address as well; leave one of them away",
 }
 
-NUMBERS = {"N", "ROW", "ROWS", "ROWS,...", "SECONDS", "DURATION", "TIME", "SIZE", "SHARE", "FACTOR"}
-UNITS = {"DURATION": "s", "TIME": "s", "SIZE": "B"}
+NUMBERS = {"N", "ROW", "ROWS", "ROWS,...", "SECONDS", "DURATION", "SIZE", "SHARE", "FACTOR"}
+UNITS = {"DURATION": "s", "SIZE": "B"}
 # Times and a scale of demos are looked at by the demos themselves, see above.
 ZEROS = {
-    *("check --exclusive", "check --floating", "check --sizes", "explain --sizes"),
-    *("demo --kills", "demo --scale", "demo --seed", "demo jobs --kills", "demo jobs --lose", "demo jobs --overload"),
+    *("check --exclusive", "check --floating", "check --chunk-rows", "explain --chunk-rows"),
+    *(
+        "demo --kills",
+        "demo --scale",
+        "demo --seed",
+        "demo jobs --kills",
+        "demo jobs --lose",
+        "demo jobs --overload-seconds",
+    ),
     *("demo jobs --seed", "demo wordcount --flow-seconds", "demo wordcount --stall-seconds"),
     *("get --from-row", "put --rows", "serve --drain-seconds", "serve --resume-seconds"),
     *("simulate --rtt", "simulate --seed", "trace query --source", "trace query --staging-rows"),

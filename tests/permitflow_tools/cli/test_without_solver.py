@@ -14,7 +14,7 @@ ADVICE = "permitflow[proofs] proves this again, for these numbers"
 ANSWERS = {
     "check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792": (0, "live: row permits 2,048"),
     "check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1794": (1, "OfferChunk(1794)"),
-    "check --row-permits 8 --permit-batch 3 --sizes 2,8": (1, "theorem sets-of-sizes (PermitChannel.tla:"),
+    "check --row-permits 8 --permit-batch 3 --chunk-rows 2,8": (1, "theorem sets-of-sizes (PermitChannel.tla:"),
     "check --row-permits 64": (0, ADVICE),
     "check orders.toml": (0, "live: orders.toml: row permits 32,768"),
     "check grid.toml --sweep permit_batch=3 --sweep max_chunk_cost=6,7 --plot grid.svg": (1, "deadlock"),
