@@ -1,20 +1,14 @@
-"""Plots by matplotlib: throughput of a sweep, verdicts of a sweep, back-pressure over time.
-
-A sweep's plot is a file of any kind, or a page with the drawing and its figures.
-"""
+"""Plots of sweeps by matplotlib: throughput, and verdicts; as files of any kind, or as pages with their figures."""
 
 import io
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import import_module
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from permitflow_tools.explain.assets import asset, page
 
@@ -25,9 +19,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".html", ".svg", ".png", ".pdf")
 MOST_PANELS = 24
 """The most panels of a map; more would be too small to read."""
-
-Look = Mapping[str, Any]
-"""A line of ``permitflow top --json``."""
 
 _DOTS_PER_INCH = 150
 _COLOURS = 6
@@ -58,8 +49,6 @@ _COLOURS_OF_VERDICTS: Mapping[str, str] = {
     "undecided": "line",
     "impossible": "track",
 }
-
-_TIMELINE_INCHES = (9.6, 7.8)
 
 
 def load_matplotlib() -> None:
@@ -119,7 +108,7 @@ class _Picture:
         """The drawing with the palette's names in place of its colours, so that it follows the reader's scheme."""
         drawing = self._rendered("svg", with_title=with_title).decode()
         drawing = drawing[drawing.index("<svg") :]
-        for name, colour in _palette().items():
+        for name, colour in palette().items():
             drawing = drawing.replace(colour, f"var(--{name})")
         opening = f'<svg class="sweep-drawing" role="img" aria-label="{escape(self.title)}"'
         drawing = drawing.replace("<svg", opening, 1)
@@ -129,7 +118,7 @@ class _Picture:
     def _rendered(self, kind: str, *, with_title: bool) -> bytes:
         from matplotlib import rc_context
 
-        colours = _palette()
+        colours = palette()
         style = {
             "svg.fonttype": "none",
             "svg.hashsalt": "permitflow",  # equal pictures are equal files
@@ -156,7 +145,7 @@ class _Picture:
 
 
 @cache
-def _palette() -> dict[str, str]:
+def palette() -> dict[str, str]:
     """The light scheme's colours; the first name of a colour that has several."""
     light = asset("palette.css").partition("@media")[0]
     colours: dict[str, str] = {}
@@ -166,8 +155,9 @@ def _palette() -> dict[str, str]:
     return colours
 
 
-def _colour(number: int) -> str:
-    return _palette()[f"series-{number % _COLOURS + 1}"]
+def line_colour(number: int) -> str:
+    """The colour of this line of a plot."""
+    return palette()[f"series-{number % _COLOURS + 1}"]
 
 
 @dataclass(frozen=True)
@@ -205,7 +195,7 @@ class SweepPicture(_Picture):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         for axes in (above, below):
             axes.grid(visible=True, linewidth=0.8)
-            _frame(axes)
+            frame(axes)
         self._draw_series(above, below)
         self._draw_limits(above, below)
         thousands = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
@@ -228,7 +218,7 @@ class SweepPicture(_Picture):
     def _draw_series(self, above: "Axes", below: "Axes") -> None:
         for number, series in enumerate(self.series):
             marker = "o" if len(series.xs) <= _MOST_MARKERS else ""
-            look = {"color": _colour(number), "linewidth": 2.2, "marker": marker, "markersize": 5}
+            look = {"color": line_colour(number), "linewidth": 2.2, "marker": marker, "markersize": 5}
             above.plot(series.xs, series.throughputs, label=series.label, **look)  # type: ignore[arg-type]
             below.plot(series.xs, series.back_pressures, **look)  # type: ignore[arg-type]
         # Crosses at the bottom, in the colours of their lines; those of several lines one above the other.
@@ -236,12 +226,12 @@ class SweepPicture(_Picture):
         step = above.get_ylim()[1] * _CROSSES_APART
         for height, (number, series) in enumerate(failing):
             ys = [height * step] * len(series.failures)
-            above.plot(series.failures, ys, "X", color=_colour(number), markersize=8, clip_on=False, zorder=5)
+            above.plot(series.failures, ys, "X", color=line_colour(number), markersize=8, clip_on=False, zorder=5)
         if failing:
-            above.plot([], [], "X", color=_palette()["muted"], markersize=8, label="deadlock, or refused")
+            above.plot([], [], "X", color=palette()["muted"], markersize=8, label="deadlock, or refused")
 
     def _draw_limits(self, above: "Axes", below: "Axes") -> None:
-        muted = _palette()["muted"]
+        muted = palette()["muted"]
         if self.most is not None:
             above.axhline(self.most, color=muted, linewidth=1.2, linestyle=(0, (2, 2)), label="what the slowest can do")
         marks = [series.mark for series in self.series]
@@ -249,7 +239,7 @@ class SweepPicture(_Picture):
         for number, mark in enumerate(marks[:1] if is_one else marks):
             if mark is None:
                 continue
-            colour = muted if is_one else _colour(number)
+            colour = muted if is_one else line_colour(number)
             label = f"bandwidth-delay product, {mark:,.0f}" if is_one or number == 0 else None
             above.axvline(mark, color=colour, linewidth=1.4, linestyle=(0, (6, 3)), label=label)
             below.axvline(mark, color=colour, linewidth=1.4, linestyle=(0, (6, 3)))
@@ -320,7 +310,7 @@ class VerdictMap(_Picture):
             lowest = (len(self.panels) - 1 - column) // columns
             grid[lowest, column].set_xlabel(self.x_label)
         there = {cell.verdict for cell in cells}
-        colours = _palette()
+        colours = palette()
         patches = [Patch(color=colours[name], label=it) for it, name in _COLOURS_OF_VERDICTS.items() if it in there]
         line = Line2D([], [], color=colours["ink"], linewidth=2.4, label=self.line_label)
         figure.legend(handles=[*patches, line], loc="outside lower center", ncols=columns + 1, handlelength=1.6)
@@ -338,7 +328,7 @@ def _draw_cells(panel: Panel, axes: "Axes", xs: Sequence[int], ys: Sequence[int]
         if cell.states is not None:
             share = math.log(max(cell.states, 1)) / max(math.log(most_states), 1.0)
             strength = _PALEST + (_STRONGEST - _PALEST) * share
-        colour = _palette()[_COLOURS_OF_VERDICTS[cell.verdict]]
+        colour = palette()[_COLOURS_OF_VERDICTS[cell.verdict]]
         axes.add_patch(Rectangle(corner, side, side, color=colour, alpha=strength, linewidth=0))
 
 
@@ -349,114 +339,12 @@ def _draw_line(panel: Panel, axes: "Axes", xs: Sequence[int], ys: Sequence[int])
     heights = [sum(y <= panel.line[x] for y in ys) - 0.5 for x in xs if x in panel.line]
     places = [place for place, x in enumerate(xs) if x in panel.line]
     steps = [(place + side, height) for place, height in zip(places, heights, strict=True) for side in (-0.5, 0.5)]
-    halo = [withStroke(linewidth=5, foreground=_palette()["card"]), Normal()]
-    axes.plot(*zip(*steps, strict=True), color=_palette()["ink"], linewidth=2.4, clip_on=False, path_effects=halo)
+    halo = [withStroke(linewidth=5, foreground=palette()["card"]), Normal()]
+    axes.plot(*zip(*steps, strict=True), color=palette()["ink"], linewidth=2.4, clip_on=False, path_effects=halo)
 
 
-def _frame(axes: "Axes") -> None:
+def frame(axes: "Axes") -> None:
+    """Only the left and the lower line of a frame, without ticks, behind what is drawn."""
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0)
-
-
-def read_looks(path: str | PathLike[str]) -> list[Look]:
-    """The lines that ``permitflow top --json`` has printed; those that say why nothing was seen are left out.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: a line is something else.
-    """
-    looks: list[Look] = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            look = json.loads(line)
-        except ValueError:
-            look = None
-        if not isinstance(look, dict) or not ("error" in look or {"at_seconds", "channels"} <= look.keys()):
-            raise ValueError(f"{path}, line {number}: this is not a line of permitflow top --json")
-        if "error" not in look:
-            looks.append(look)
-    return looks
-
-
-def back_pressure_figure(
-    looks: Iterable[Look], channels: Sequence[str] | None = None, title: str = "Back-pressure"
-) -> "Figure":
-    """Draw the waiting shares, the held rows and the row rates: three drawings over the same time.
-
-    Needs the package matplotlib.
-
-    Args:
-        looks: observations of an exchange, in order.
-        channels: only these; by default all.
-        title: above all.
-
-    Raises:
-        ModuleNotFoundError: it is not installed.
-        ValueError: there are fewer than two looks, or a channel is in none of them.
-    """
-    from matplotlib.ticker import FuncFormatter, PercentFormatter
-
-    first, *others = _two_or_more(looks)
-    known = {flow["channel"]: None for look in (first, *others) for flow in look["channels"]}
-    if unknown := [channel for channel in channels or () if channel not in known]:
-        raise ValueError(f"channel {unknown[0]!r} is in none of the looks, which have {', '.join(known)}")
-    figure = _notebook_figure()
-    above, middle, below = figure.subplots(3, 1, sharex=True)
-    bounds = set()
-    for number, channel in enumerate(channels or known):
-        # The first look has nothing to compare with, and so no rates.
-        flows = [
-            (look["at_seconds"], flow) for look in others for flow in look["channels"] if flow["channel"] == channel
-        ]
-        seconds = [at_seconds - first["at_seconds"] for at_seconds, _ in flows]
-        colour = _colour(number)
-        for axes, key in ((above, "blocked_share"), (middle, "rows_held"), (below, "rows_in_per_second")):
-            axes.plot(seconds, [flow[key] for _, flow in flows], color=colour, linewidth=2.0, label=channel)
-        waited = [flow["consumer_blocked_share"] for _, flow in flows]
-        above.plot(seconds, waited, color=colour, linewidth=1.2, linestyle=":")
-        bounds |= {flow["window_rows"] for _, flow in flows} - {None}
-    muted = _palette()["muted"]
-    above.plot([], [], color=muted, linewidth=1.2, linestyle=":", label="rows for a consumer waited for it")
-    for axes, words in (
-        (above, "share of the time that producers waited for room"),
-        (middle, "rows held by the channel"),
-        (below, "rows in a second"),
-    ):
-        axes.set_title(words, loc="left", fontsize=11)
-        axes.grid(visible=True, linewidth=0.8, color=_palette()["track"])
-        _frame(axes)
-    above.set_ylim(-0.02, 1.02)
-    above.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    bound_lines = [
-        middle.axhline(bound, color=muted, linewidth=1.2, linestyle=(0, (6, 3)), label=f"bound, {bound:,}")
-        for bound in sorted(bounds)
-    ]
-    for axes in (middle, below):
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    below.set_xlabel("seconds")
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    handles = [*above.get_legend_handles_labels()[0], *bound_lines]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-def _two_or_more(looks: Iterable[Look]) -> list[Look]:
-    taken = list(looks)
-    if len(taken) < 2:
-        raise ValueError(f"back-pressure over time needs two looks at least, and here are {len(taken)}: watch longer")
-    return taken
-
-
-def _notebook_figure() -> "Figure":
-    """A figure that shows itself as the result of a notebook's cell, also where pyplot was never loaded."""
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        def _repr_png_(self) -> bytes:
-            file = io.BytesIO()
-            self.savefig(file, format="png")
-            return file.getvalue()
-
-    return NotebookFigure(figsize=_TIMELINE_INCHES, layout="constrained")
