@@ -40,8 +40,8 @@ from permitflow_testing.moves import Lockstep, Move, walk
 from permitflow_testing.referee import ask_tlc
 from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair, model_of
-from permitflow_testing.subjects.squelch import SquelchPair, model_parameters
 from permitflow_testing.traces import judge, judge_all
+from tests.support.squelch_pair import SquelchPair, model_parameters
 
 
 class Channel(NamedTuple):

@@ -6,7 +6,7 @@ from permitflow import SquelchParameters
 from permitflow_model.squelch import ON, SYSTEM, Parameters, State
 from permitflow_proofs.squelch import worst_step
 from permitflow_testing.moves import Lockstep, Move
-from permitflow_testing.subjects.squelch import SquelchPair, model_parameters
+from tests.support.squelch_pair import SquelchPair, model_parameters
 
 # The inbox reaches 8 messages: with more than 7 the sender is told to stop.
 OVERSHOOT = {(1, 3, 3): 5, (2, 3, 3): 10, (4, 5, 5): 36, (1, 0, 1): 0, (3, 2, 7): 25}

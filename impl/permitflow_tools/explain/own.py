@@ -16,7 +16,7 @@ from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import FalseGuard, Passage
 from permitflow_tools.explain.state_graph import MOST_STATES, StateGraph, reachable
 
-__all__ = ["OwnLook", "explain_states", "explain_system", "own_page", "run_of_system"]
+__all__ = ["own_page"]
 
 
 class _ModelText:
@@ -142,10 +142,10 @@ def explain_system(
             counterexample(system, parameters, graph, promise, name=name) for name, promise in system.leads_to.items()
         )
         found = next((lasso for lasso in promises if lasso is not None), None)
-    return (_live_run(system, parameters, graph) if found is None else run_of_system(system, parameters, found)), found
+    return (_live_run(system, parameters, graph) if found is None else _run_of(system, parameters, found)), found
 
 
-def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> ExplainedRun:
+def _run_of(system: System[Any, Any], parameters: Any, found: Found) -> ExplainedRun:
     """The run that ``explore`` or ``check_liveness`` has found, to be shown."""
     steps: tuple[Step[Any], ...] = found.steps
     after = f"After {counted(len(steps), 'step')}"
@@ -243,5 +243,5 @@ def own_page(system: System[Any, Any], parameters: Any, found: Found | None = No
     Raises:
         StateLimitReached, ModelError: as ``explain_system``.
     """
-    run = explain_system(system, parameters)[0] if found is None else run_of_system(system, parameters, found)
+    run = explain_system(system, parameters)[0] if found is None else _run_of(system, parameters, found)
     return page_of(run)
