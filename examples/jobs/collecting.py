@@ -12,8 +12,8 @@ from .metrics_core import SECOND_NS, MalformedPacketError, Packet
 
 MOST_SOURCES = 64
 """Further ones are refused."""
-MOST_INCARNATIONS = 16
-"""Incarnations of a source that are kept apart; the totals of older ones are added up."""
+MOST_INCARNATIONS = 128
+"""Of a source; further ones are refused, too."""
 SAMPLE_NS = SECOND_NS // 2
 MOST_SAMPLES = 360
 """Three minutes."""
@@ -64,10 +64,6 @@ class _Source:
     incarnations: dict[int, _Heard] = field(default_factory=dict)
     about: dict[str, tuple[int, _Heard]] = field(default_factory=dict)
     """What its newest incarnation that has said so says about others."""
-    folded: Counter[str] = field(default_factory=Counter)
-    """The totals of old incarnations."""
-    folded_missing: int = 0
-    newest_folded: int = 0
 
     @property
     def newest(self) -> _Heard:
@@ -77,14 +73,7 @@ class _Source:
     def total(self, name: str, before: int | None = None) -> int:
         """The sum over all incarnations, or over those before one."""
         kept = (heard for number, heard in self.incarnations.items() if before is None or number < before)
-        return self.folded[name] + sum(heard.totals.get(name, 0) for heard in kept)
-
-    def fold(self) -> None:
-        oldest = min(self.incarnations)
-        heard = self.incarnations.pop(oldest)
-        self.folded.update(heard.totals)
-        self.folded_missing += heard.sequence - heard.came
-        self.newest_folded = oldest
+        return sum(heard.totals.get(name, 0) for heard in kept)
 
 
 class Arrivals:
@@ -146,8 +135,6 @@ class State(TypedDict):
     """What was wrong with the last one that was malformed."""
     sources: Mapping[str, Mapping[str, int]]
     """The totals of each incarnation."""
-    folded: Mapping[str, Mapping[str, int]]
-    """The totals of older incarnations, added up, by the newest of them."""
     gauges: Mapping[str, Mapping[str, float]]
     """The gauges of the newest incarnation of each process."""
     heard_seconds_ago: Mapping[str, float]
@@ -214,13 +201,9 @@ class Collector:
             source = self._sources[packet.source] = _Source()
         if packet.about:
             return self._take_about(source, packet, now_ns)
-        if packet.incarnation <= source.newest_folded:
-            return "late"
-        heard = source.incarnations.setdefault(packet.incarnation, _Heard())
-        fate = heard.take(packet, now_ns)
-        if len(source.incarnations) > MOST_INCARNATIONS:
-            source.fold()
-        return fate
+        if packet.incarnation not in source.incarnations and len(source.incarnations) >= MOST_INCARNATIONS:
+            return "refused"
+        return source.incarnations.setdefault(packet.incarnation, _Heard()).take(packet, now_ns)
 
     def _take_about(self, source: _Source, packet: Packet, now_ns: int) -> str:
         incarnation, heard = source.about.get(packet.about, (0, _Heard()))
@@ -242,8 +225,7 @@ class Collector:
     def missing(self) -> int:
         """How many packets have sequence numbers below those that came, and did not come."""
         return sum(
-            source.folded_missing
-            + sum(heard.sequence - heard.came for heard in source.incarnations.values())
+            sum(heard.sequence - heard.came for heard in source.incarnations.values())
             + sum(heard.sequence - heard.came for _, heard in source.about.values())
             for source in self._sources.values()
         )
@@ -290,7 +272,6 @@ class Collector:
                 for name, source in sources
                 for number, heard in sorted(source.incarnations.items())
             },
-            folded={f"{name}#{source.newest_folded}": source.folded for name, source in sources if source.folded},
             gauges={name: source.newest.gauges for name, source in sources},
             heard_seconds_ago={name: (now_ns - source.newest.at_ns) / SECOND_NS for name, source in sources},
             results={name: heard.totals for name, heard in self._about()},

@@ -29,7 +29,7 @@ def _problems(state: MonitorState, truth: MetricsTruth) -> Iterator[str]:
         yield f"more than {limit:,} packets came to the monitor in a second"
     for start, totals in truth.totals.items():
         known = state["sources"].get(start, {})
-        if not _is_folded(state, start) and known != totals:
+        if known != totals:
             yield f"the monitor knows of {start} {dict(known)}, and not {dict(totals)}"
     for start in sorted(set(state["sources"]) - set(truth.totals) - truth.killed):
         yield f"the monitor knows of {start}, which did not run"
@@ -73,9 +73,3 @@ def _name(start: str) -> str:
 
 def _told(state: MonitorState, start: str) -> int:
     return state["sources"].get(start, {}).get("finished", 0)
-
-
-def _is_folded(state: MonitorState, start: str) -> bool:
-    """Are the totals of this one no longer kept apart?"""
-    name, _, number = start.partition("#")
-    return any(_name(newest) == name and int(number) <= int(newest.partition("#")[2]) for newest in state["folded"])

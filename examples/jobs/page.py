@@ -194,7 +194,7 @@ def _fates(state: MonitorState) -> str:
 
 def _workers(state: MonitorState) -> str:
     starts: dict[str, list[tuple[int, Mapping[str, int]]]] = {}
-    for start, totals in (*state["folded"].items(), *state["sources"].items()):
+    for start, totals in state["sources"].items():
         name, _, number = start.partition("#")
         if name != "master":
             starts.setdefault(name, []).append((int(number), totals))

@@ -61,7 +61,7 @@ class JobsSettings:
         for name, least, most in (
             ("workers", 1, LARGEST_NUMBER),
             ("clients", 1, LARGEST_NUMBER),
-            ("kills", 0, 1_000),
+            ("kills", 0, 100),
             ("overload_factor", 2, 20),
         ):
             if not least <= getattr(self, name) <= most:

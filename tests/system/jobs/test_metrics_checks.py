@@ -11,7 +11,6 @@ STATE: dict[str, Any] = {
     "packets_per_second": 100,
     "peak_packets_per_second": 100,
     "sources": {"w1#1": {"finished": 8}, "w1#2": {"finished": 5}, "master#1": {"finished": 15}},
-    "folded": {},
     "results": {"w1": {"results": 15}},
     "packets": {"arrived": 40},
     "lost_on_purpose": 7,
@@ -49,11 +48,6 @@ def test_a_run_as_it_should_be_has_no_problem() -> None:
 )
 def test_each_thing_that_is_wrong_is_told(wrong: dict[str, object], problem: str) -> None:
     assert metrics_problems(STATE | wrong, TRUTH) == [problem]
-
-
-def test_what_is_no_longer_kept_apart_is_no_problem() -> None:
-    folded = {"sources": {"master#1": {"finished": 15}}, "folded": {"w1#2": {"finished": 13}}}
-    assert metrics_problems(STATE | folded, TRUTH) == []
 
 
 def test_a_minute_of_overload_stays_below_the_limit_at_any_loss() -> None:
