@@ -1,6 +1,6 @@
 """``permitflow check``: can a channel get stuck?  For numbers, for a file, or for all models of the specification."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -17,6 +17,7 @@ from permitflow_tools.cli.check_models import Engine, check_models
 from permitflow_tools.cli.check_sweep import check_sweep
 from permitflow_tools.cli.console import open_console, print_lines, print_table, run_as_json, run_table
 from permitflow_tools.cli.options import (
+    Belonging,
     ChunkRows,
     DescribedChannel,
     FlushIdle,
@@ -28,6 +29,7 @@ from permitflow_tools.cli.options import (
     one_of,
     option,
     readable,
+    refuse_strange,
     rows,
     whole_number,
 )
@@ -39,16 +41,20 @@ from permitflow_tools.simulation.setting import Setting, agreement, costs_of, di
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
-# What each way to ask has for itself.
-_OPTIONS = {
-    "numbers": (
-        *("--row-permits", "--permit-batch", "--max-chunk-cost", "--permit-batch-up", "--chunk-rows", "--flush-idle"),
+_VARYING = ("--sweep", "--explore", "--spark", "--csv", "--plot", "--max-states")
+_NUMBERS = ("--row-permits", "--permit-batch", "--max-chunk-cost", "--permit-batch-up", "--chunk-rows", "--flush-idle")
+_OPTIONS = (
+    Belonging(_NUMBERS, ("numbers",), "numbers of your own: leave it away, or what is named"),
+    Belonging(_VARYING[:-1], ("file",), "a file whose numbers vary: name one, as in `permitflow check orders.toml`"),
+    Belonging(_VARYING[-1:], ("file", "own"), "a file whose numbers vary, or a model of your own: name it"),
+    Belonging(
+        ("--inputs", "--exclusive", "--floating", "--no-stop", "--no-release", "--no-announce"),
+        ("gate",),
+        "a gate: `permitflow check gate --inputs 2 ...`",
     ),
-    "sweep": ("--sweep", "--explore", "--max-states", "--spark", "--csv", "--plot"),
-    "gate": ("--inputs", "--exclusive", "--floating", "--no-stop", "--no-release", "--no-announce"),
-    "models": ("--engine", "--model"),
-    "own": ("--parameters",),
-}
+    Belonging(("--engine", "--model"), ("models",), "the models of the specification: leave it or all else away"),
+    Belonging(("--parameters",), ("own",), "a model of your own: `permitflow check my_protocol:SYSTEM ...`"),
+)
 
 
 def check(
@@ -182,49 +188,49 @@ def check(
     Exit code 0: live, or all models as recorded. 1: a deadlock, a graph that is not live or undecided, ends that refuse
     each other, something wrong with a model of your own, or a model differs. 2: unusable input.
     """
-    written = given_options(context)
-    given = {kind: [name for name in written if name in names] for kind, names in _OPTIONS.items()}
-    if str(file) == "gate":
-        if strange := [*given["numbers"], *given["sweep"], *given["models"]]:
-            unusable(f"{strange[0]} says nothing about a gate: leave it away")
-        answer_for_gate(inputs, exclusive, floating, no_stop, no_release, no_announce, as_json=as_json)
-    if str(file) == "graph" or graph is not None:
-        if strange := [name for names in given.values() for name in names]:
-            unusable(f"{strange[0]} says nothing about a graph: leave it away")
-        if str(file) != "graph":
-            unusable(
-                f"one file at a time, not {file} and {graph}; for a graph of stages: `permitflow check graph {graph}`"
-            )
-        if graph is None:
-            unusable("graph needs a file: `permitflow check graph loop.toml`; permitflow check --help shows one")
-        from permitflow_tools.parameters.graph import read_graph
-
-        answer_for_graph(graph, read_graph(graph), as_json=as_json)
-    if file is not None and is_place(file):
-        others = [*given["numbers"], *given["sweep"], *given["gate"], *given["models"]]
-        if strange := [name for name in others if name != "--max-states"]:
-            unusable(f"{strange[0]} says nothing about a model of your own: leave it away")
-        answer_for_own(str(file), parameters, max_states, as_json=as_json)
-    if given["own"]:
-        unusable(f"{given['own'][0]} belongs to a model of your own: `permitflow check my_protocol:SYSTEM ...`")
-    if given["gate"]:
-        unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")
-    if file is not None:
-        if strange := [*given["numbers"], *given["models"]]:
-            unusable(f"{strange[0]} and a file do not go together: leave one of them away")
-        description = read_description(file)
-        if given["sweep"]:
-            how = Check.EXPLORE if explore else Check.DECIDE
-            check_sweep(file, description, sweep or [], how, max_states, spark, csv, plot, as_json=as_json)
-        _check_setting(description.setting, file, as_json=as_json)
-    if given["sweep"]:
-        unusable(f"{given['sweep'][0]} is about varying what a file says: name a file")
-    if not given["numbers"]:
+    given = given_options(context)
+    subject = _subject_of(file, graph, given)
+    refuse_strange(given, subject, _OPTIONS)
+    if subject == "models":
         check_models(engine, model or [], as_json=as_json)
-    if given["models"]:
-        unusable(f"{given['models'][0]} belongs to the models of the manifest; leave it or {given['numbers'][0]} away")
-    setting = setting_of(row_permits, permit_batch, max_chunk_cost, chunk_rows, permit_batch_up, flush_idle=flush_idle)
-    _check_setting(setting, None, as_json=as_json)
+    if subject == "numbers":
+        setting = setting_of(
+            row_permits, permit_batch, max_chunk_cost, chunk_rows, permit_batch_up, flush_idle=flush_idle
+        )
+        _check_setting(setting, None, as_json=as_json)
+    if subject == "gate":
+        answer_for_gate(inputs, exclusive, floating, no_stop, no_release, no_announce, as_json=as_json)
+    if subject == "graph":
+        _check_graph(file, graph, as_json=as_json)
+    assert file is not None, "what is left is in one"
+    if subject == "own":
+        answer_for_own(str(file), parameters, max_states, as_json=as_json)
+    description = read_description(file)
+    if any(name in _VARYING for name in given):
+        how = Check.EXPLORE if explore else Check.DECIDE
+        check_sweep(file, description, sweep or [], how, max_states, spark, csv, plot, as_json=as_json)
+    _check_setting(description.setting, file, as_json=as_json)
+
+
+def _subject_of(file: Path | None, graph: Path | None, given: Sequence[str]) -> str:
+    """What is asked about, as in ``_OPTIONS``."""
+    if graph is not None or str(file) == "graph":
+        return "graph"
+    if file is None:
+        return "numbers" if any(name in _NUMBERS for name in given) else "models"
+    if str(file) == "gate":
+        return "gate"
+    return "own" if is_place(file) else "file"
+
+
+def _check_graph(file: Path | None, graph: Path | None, *, as_json: bool) -> NoReturn:
+    from permitflow_tools.parameters.graph import read_graph
+
+    if graph is None:
+        unusable("graph needs a file: `permitflow check graph loop.toml`; permitflow check --help shows one")
+    if str(file) != "graph":
+        unusable(f"one file at a time, not {file} and {graph}; for a graph of stages: `permitflow check graph {graph}`")
+    answer_for_graph(graph, read_graph(graph), as_json=as_json)
 
 
 def answer_for(setting: Setting) -> Answer:

@@ -12,6 +12,7 @@ from permitflow_tools.cli.check import answer_for
 from permitflow_tools.cli.check_graph import judged
 from permitflow_tools.cli.options import (
     AllowTruncated,
+    Belonging,
     ChunkRows,
     FlushIdle,
     MaxChunkCost,
@@ -21,6 +22,7 @@ from permitflow_tools.cli.options import (
     given_options,
     option,
     readable_or_told,
+    refuse_strange,
     whole_number,
     writable,
 )
@@ -41,23 +43,21 @@ _OF_PLAYING = frozenset({"--play", "--output", "--open", "--json"})
 _DEFAULT_PAGE = Path("permitflow-explain.html")
 # What other commands draw, and this one does not.
 _OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
-# What an option is about; of the others, each is about everything.
-_BELONGS = {
-    **dict.fromkeys(
-        ("--row-permits", "--permit-batch", "--max-chunk-cost", "--chunk-rows", "--flush-idle"), ("numbers",)
+_OPTIONS = (
+    Belonging(
+        ("--row-permits", "--permit-batch", "--max-chunk-cost", "--chunk-rows", "--flush-idle"),
+        ("numbers",),
+        "numbers of your own; leave it or the files away",
     ),
-    "--barriers": ("numbers", "file"),
-    "--graph": ("numbers", "file", "model"),
-    **dict.fromkeys(("--channel", "--allow-truncated"), ("trace",)),
-    **dict.fromkeys(("--parameters", "--max-states"), ("model",)),
-}
-_TOLD = {
-    ("numbers",): "numbers of your own; leave it or the files away",
-    ("numbers", "file"): "a permit channel with numbers of your own, or of a file",
-    ("numbers", "file", "model"): "numbers of your own, a file with them, or a model; a recording has no graph",
-    ("trace",): "a trace: name its files too",
-    ("model",): "a model of your own: name it, as in my_protocol:SYSTEM",
-}
+    Belonging(("--barriers",), ("numbers", "file"), "a permit channel with numbers of your own, or of a file"),
+    Belonging(
+        ("--graph",),
+        ("numbers", "file", "model"),
+        "numbers of your own, a file with them, or a model; a recording has no graph",
+    ),
+    Belonging(("--channel", "--allow-truncated"), ("trace",), "a trace: name its files too"),
+    Belonging(("--parameters", "--max-states"), ("model",), "a model of your own: name it, as in my_protocol:SYSTEM"),
+)
 
 
 def explain(
@@ -152,9 +152,8 @@ def explain(
         _play(play, page or _DEFAULT_PAGE, opens=opens, as_json=as_json)
         return
     subject = _Subject.of(files or [])
-    if strange := [name for name in given if name in _BELONGS and subject.kind not in _BELONGS[name]]:
-        unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
-    if subject.kind == "numbers" and not any(name in _BELONGS for name in given):
+    refuse_strange(given, subject.kind, _OPTIONS)
+    if subject.kind == "numbers" and not any(name in some.options for some in _OPTIONS for name in given):
         unusable(
             "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
             "--row-permits and --permit-batch"

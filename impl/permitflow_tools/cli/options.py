@@ -7,7 +7,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 
@@ -268,6 +268,22 @@ def given_options(context: typer.Context) -> list[str]:
     """The options that the user has written, in the order of the help."""
     sources = ((each.opts[0], context.get_parameter_source(each.name or "")) for each in context.command.params)
     return [name for name, source in sources if name.startswith("-") and source and source.name == "COMMANDLINE"]
+
+
+class Belonging(NamedTuple):
+    """Options of a command that has several subjects, and which of these they are about."""
+
+    options: tuple[str, ...]
+    subjects: tuple[str, ...]
+    told: str
+    """What they belong to, and what to do."""
+
+
+def refuse_strange(given: Sequence[str], subject: str, options: Iterable[Belonging]) -> None:
+    """End the command if an option that the user has written is not about this subject."""
+    for some in options:
+        if subject not in some.subjects and (strange := next((name for name in given if name in some.options), "")):
+            unusable(f"{strange} belongs to {some.told}")
 
 
 def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -> list[str]:

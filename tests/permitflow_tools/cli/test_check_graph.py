@@ -56,7 +56,10 @@ def test_a_live_graph_is_told_with_its_argument(command: Command, report: Report
     ("arguments", "complaint"),
     [
         (["graph"], "graph needs a file: `permitflow check graph loop.toml`"),
-        (["graph", LOOP, "--row-permits", "8"], "--row-permits says nothing about a graph: leave it away"),
+        (
+            ["graph", LOOP, "--row-permits", "8"],
+            "--row-permits belongs to numbers of your own: leave it away, or what is named",
+        ),
         (["graph", "nowhere.toml"], "nowhere.toml: cannot be read: No such file"),
         (["graph", str(GRAPHS.parent / "orders.toml")], "describes a channel: `permitflow check "),
         ([LOOP], "describes a graph of stages: `permitflow check graph "),

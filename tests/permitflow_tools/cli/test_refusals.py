@@ -33,26 +33,26 @@ REFUSED = {
     "check nothing.toml": "nothing.toml: cannot be read",
     "check --row-permits 8 --permit-batch 8": "--permit-batch: in the published protocol a chunk costs at most row "
     "permits less permit batch",
-    f"check {EIGHT} --engine tlc": "--engine belongs to the models",
+    f"check {EIGHT} --engine tlc": "--engine belongs to the models of the specification",
     "check --model one-above-stick": "there is no model 'one-above-stick'; did you mean one-above-stuck",
-    f"check {ORDERS} --row-permits 8": "--row-permits and a file do not go together",
+    f"check {ORDERS} --row-permits 8": "--row-permits belongs to numbers of your own",
     f"check {ORDERS} --sweep rtt=1ms": "rtt changes no verdict; vary row_permits, permit_batch, max_chunk_cost, "
     "chunk_rows",
-    "check --sweep permit_batch=1": "name a file",
+    "check --sweep permit_batch=1": "--sweep belongs to a file whose numbers vary: name one",
     f"check {VARIED} --sweep permit_batch=1024": "--sweep: permit_batch is varied twice; name all of its values in one "
     "--sweep",
-    "check --explore": "--explore is about varying what a file says: name a file",
+    "check --explore": "--explore belongs to a file whose numbers vary: name one",
     f"check {GRID} --sweep permit_batch=1,2 --plot map.svg": "varied are permit_batch",
     f"check {GRID} --sweep row_permits=4..40:+1 --sweep permit_batch=1 --sweep max_chunk_cost=1 --plot m.svg": "37 "
     "panels, one for each row_permits, are too many",
     f"check {GRID} --sweep permit_batch=1..999:+1 --sweep max_chunk_cost=1,2,3": "with --spark there may be more",
     f"check {GRID} --sweep permit_batch=1 --spark nonsense://x": "must be a master or a remote session",
     "check gate --inputs 2 --exclusive 0": "--floating is missing",
-    f"{GATE} --flush-idle": "--flush-idle says nothing about a gate",
+    f"{GATE} --flush-idle": "--flush-idle belongs to numbers of your own",
     "check --inputs 2": "--inputs belongs to a gate",
     "explain tests.support.exiting_module:SYSTEM": "exiting_module:SYSTEM cannot be imported: SystemExit: 0",
     "conform tests.support.exiting_module:Queue": "exiting_module:Queue cannot be imported: SystemExit: 0",
-    f"check {OWN}:CALLS --sweep permit_batch=1": "--sweep says nothing about a model of your own",
+    f"check {OWN}:CALLS --sweep permit_batch=1": "--sweep belongs to a file whose numbers vary",
     f"check {OWN}:CALLS --parameters SIX --max-states 3": "--max-states: more than 3 states can be reached, in which "
     "sent has 3 values; choose smaller parameters",
     f"check {OWN}:CALLS --parameters Service": "--parameters Service is a class: make a value of it in",
