@@ -22,7 +22,7 @@ from .master import MasterState
 from .metrics import MetricsSettings
 from .metrics_checks import MetricsTruth
 from .monitor import MonitorSettings
-from .outcome import Ended, JobsReport, figures, report_of
+from .outcome import JobsReport, figures
 from .page import page_of
 from .plan import JOB_SECONDS, LARGEST_NUMBER, MOST_OPEN, RESEND_SECONDS, SPARK, JobsSettings
 from .settings import ClientSettings, MasterSettings, ProcessSettings, SparkWorkerSettings, WorkerSettings
@@ -171,8 +171,8 @@ class JobsRun:
                 if was_ended_early:
                     self._say("asked to end: the clients submit no more, and what they have submitted is finished")
                 await self._end_all()
-        ended = self._ended(was_ended_early=was_ended_early)
-        return report_of(ended), page_of(cast("MonitorState", ended.monitor))
+        report = self._report(was_ended_early=was_ended_early)
+        return report, page_of(cast("MonitorState", report.monitor))
 
     async def _press(self) -> bool:
         """Let the clients submit, and kill workers meanwhile; returns whether the run was asked to end."""
@@ -237,7 +237,7 @@ class JobsRun:
     def _client_state(self, event: Event) -> ClientState:
         return ClientState(**cast("dict[str, Any]", event.get("state", asdict(ClientState()))))
 
-    def _ended(self, *, was_ended_early: bool) -> Ended:
+    def _report(self, *, was_ended_early: bool) -> JobsReport:
         settings = self._settings
         needed = ["monitor#1", "master#1", *(f"{name}#1" for name in settings.clients_names)]
         if silent := [start for start in needed if start not in self._finals]:
@@ -245,7 +245,7 @@ class JobsRun:
         master = MasterState(**cast("dict[str, Any]", self._finals["master#1"]["state"]))
         starts = {f"{name}#{start}" for name in settings.slots for start in range(1, self._parts[name].starts + 1)}
         totals = {start: self._finals[start]["totals"] for start in (*starts, "master#1") if start in self._finals}
-        return Ended(
+        return JobsReport(
             settings=settings,
             seconds=monotonic() - self._began,
             was_ended_early=was_ended_early,
@@ -259,7 +259,7 @@ class JobsRun:
             ),
             growth_bytes=master.peak_resident_bytes - int(str(self._said["master"]["resident_bytes"])),
             kills=self._kills,
-            problems=self._problems,
+            seen=self._problems,
         )
 
 

@@ -1,7 +1,9 @@
 """What a run of the demo came to: checked, and for people."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from .client import ClientState
 from .master import MasterState
@@ -14,57 +16,7 @@ MOST_GROWTH_BYTES = 32 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class JobsReport:
-    """What a run came to."""
-
-    seconds: float
-    was_ended_early: bool
-    submitted: int
-    finished: int
-    """Jobs that were reported to their clients, each counted once."""
-    resent: int
-    repeated: int
-    """Reports of jobs that had been reported."""
-    dropped: int
-    given_again: int
-    """Jobs of dead workers."""
-    worked_again: int
-    """Results of jobs that were finished."""
-    killed: Sequence[str]
-    """Starts of workers that had no good end."""
-    queue_capacity: int
-    peak_queued: int
-    longest_wait_seconds: float
-    """In the queue, of a job that was pulled."""
-    resend_seconds: float
-    resent_too_early: int
-    """Jobs that were sent again while they waited: workers were slower than the rule for the queue assumes."""
-    longest_seconds: float
-    """From the first time that a job was sent to its report."""
-    results_by: Mapping[str, int]
-    """By the start of the worker."""
-    peak_entries: int
-    """Jobs and results that the master remembered at a time."""
-    most_entries: int
-    growth_bytes: int
-    """The growth of the master's memory."""
-    metrics: Sequence[tuple[str, str]]
-    """What the monitor knew at the end, for people."""
-    problems: Sequence[str]
-    """The failed checks."""
-
-    @property
-    def holds(self) -> bool:
-        """Did all checks pass?"""
-        return not self.problems
-
-    def as_json(self) -> dict[str, object]:
-        """For programs."""
-        return {**asdict(self), "holds": self.holds}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """What the processes said at their end, and what was done to them."""
+    """What the processes said at their end, what was done to them, and what that comes to."""
 
     settings: JobsSettings
     seconds: float
@@ -74,49 +26,60 @@ class Ended:
     monitor: Mapping[str, object]
     truth: MetricsTruth
     growth_bytes: int
+    """The growth of the master's memory."""
     kills: int
-    problems: Sequence[str]
+    seen: Sequence[str]
     """The problems that were seen meanwhile."""
 
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """The numbers, by their names."""
+        master, counts, clients = self.master, self.master.counts, self.clients
+        return {
+            "seconds": self.seconds,
+            "was_ended_early": self.was_ended_early,
+            "submitted": sum(client.submitted for client in clients),
+            "finished": sum(client.finished for client in clients),  # reported, each counted once
+            "resent": sum(client.resent for client in clients),
+            "repeated": sum(client.repeated for client in clients),  # reports of what had been reported
+            "dropped": counts.get("dropped", 0),
+            "given_again": counts.get("given_again", 0),  # jobs of dead workers
+            "worked_again": counts.get("repeated", 0),  # results of what was finished
+            "killed": sorted(self.truth.killed),
+            "queue_capacity": self.settings.queue_capacity,
+            "peak_queued": master.peak_queued,
+            "longest_wait_seconds": master.longest_wait_seconds,
+            "resend_seconds": RESEND_SECONDS,
+            "resent_too_early": counts.get("resent_too_early", 0),  # workers were slower than the queue's rule assumes
+            "longest_seconds": max(client.longest_seconds for client in clients),
+            "results_by": master.results_by,
+            "peak_entries": master.peak_entries,
+            "most_entries": self.settings.most_entries,
+            "growth_bytes": self.growth_bytes,
+            "metrics": metrics_figures(self.monitor, self.truth),
+        }
 
-def report_of(run: Ended) -> JobsReport:
-    """Check everything."""
-    counts, clients = run.master.counts, run.clients
-    return JobsReport(
-        seconds=run.seconds,
-        was_ended_early=run.was_ended_early,
-        submitted=sum(client.submitted for client in clients),
-        finished=sum(client.finished for client in clients),
-        resent=sum(client.resent for client in clients),
-        repeated=sum(client.repeated for client in clients),
-        dropped=counts.get("dropped", 0),
-        given_again=counts.get("given_again", 0),
-        worked_again=counts.get("repeated", 0),
-        killed=sorted(run.truth.killed),
-        queue_capacity=run.settings.queue_capacity,
-        peak_queued=run.master.peak_queued,
-        longest_wait_seconds=run.master.longest_wait_seconds,
-        resend_seconds=RESEND_SECONDS,
-        resent_too_early=counts.get("resent_too_early", 0),
-        longest_seconds=max(client.longest_seconds for client in clients),
-        results_by=run.master.results_by,
-        peak_entries=run.master.peak_entries,
-        most_entries=run.settings.most_entries,
-        growth_bytes=run.growth_bytes,
-        metrics=metrics_figures(run.monitor, run.truth),
-        problems=[*run.problems, *_problems(run), *metrics_problems(run.monitor, run.truth)],
-    )
+    @cached_property
+    def problems(self) -> Sequence[str]:
+        """The failed checks."""
+        return [*self.seen, *_problems(self), *metrics_problems(self.monitor, self.truth)]
+
+    @property
+    def holds(self) -> bool:
+        """Did all checks pass?"""
+        return not self.problems
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {**self.facts, "problems": self.problems, "holds": self.holds}
 
 
-def _problems(run: Ended) -> list[str]:
+def _problems(run: JobsReport) -> list[str]:
     settings, master, clients, counts = run.settings, run.master, run.clients, run.master.counts
-    submitted, finished = (sum(each) for each in zip(*((one.submitted, one.finished) for one in clients), strict=True))
-    wrong, work = (sum(each) for each in zip(*((one.wrong, one.finished_work) for one in clients), strict=True))
-    results, again, passed_over = (
-        sum(master.results_by.values()),
-        counts.get("repeated", 0),
-        counts.get("passed_over", 0),
-    )
+    submitted, finished = run.facts["submitted"], run.facts["finished"]
+    wrong, work = sum(one.wrong for one in clients), sum(one.finished_work for one in clients)
+    results, again = sum(master.results_by.values()), counts.get("repeated", 0)
+    passed_over = counts.get("passed_over", 0)
     too_many = {name: most for name, most in master.peak_held.items() if most > settings.slots[name]}
     checks = [
         (finished == submitted, f"{submitted:,} jobs were submitted, and {finished:,} reported finished"),
@@ -150,23 +113,22 @@ def _problems(run: Ended) -> list[str]:
 
 def figures(report: JobsReport) -> list[tuple[str, str]]:
     """The report as names and values, for people."""
-    by_start = ", ".join(f"{start} {count:,}" for start, count in sorted(report.results_by.items()))
+    of = report.facts
+    by_start = ", ".join(f"{start} {count:,}" for start, count in sorted(of["results_by"].items()))
+    resend_seconds = f"{of['resend_seconds']:.0f} s"
     return [
-        ("jobs submitted", f"{report.submitted:,}, and sent again {report.resent:,} times"),
-        ("jobs reported finished", f"{report.finished:,}, each once"),
-        ("reports that came again", f"{report.repeated:,}"),
-        ("dropped by the queue", f"{report.dropped:,}"),
-        ("waiting in the queue", f"{report.peak_queued} at most, limit {report.queue_capacity}"),
-        (
-            "longest wait in it",
-            f"{report.longest_wait_seconds:.2f} s; clients send again after {report.resend_seconds:.0f} s",
-        ),
-        ("sent again while they waited", f"{report.resent_too_early}"),
-        ("longest from submission to report", f"{report.longest_seconds:.1f} s"),
-        ("workers killed", f"{len(report.killed)}, and {report.given_again} jobs given to others"),
-        ("jobs that were worked on twice", f"{report.worked_again}"),
+        ("jobs submitted", f"{of['submitted']:,}, and sent again {of['resent']:,} times"),
+        ("jobs reported finished", f"{of['finished']:,}, each once"),
+        ("reports that came again", f"{of['repeated']:,}"),
+        ("dropped by the queue", f"{of['dropped']:,}"),
+        ("waiting in the queue", f"{of['peak_queued']} at most, limit {of['queue_capacity']}"),
+        ("longest wait in it", f"{of['longest_wait_seconds']:.2f} s; clients send again after {resend_seconds}"),
+        ("sent again while they waited", f"{of['resent_too_early']}"),
+        ("longest from submission to report", f"{of['longest_seconds']:.1f} s"),
+        ("workers killed", f"{len(of['killed'])}, and {of['given_again']} jobs given to others"),
+        ("jobs that were worked on twice", f"{of['worked_again']}"),
         ("results by worker", by_start),
-        ("remembered by the master", f"{report.peak_entries} jobs and results at most, limit {report.most_entries}"),
-        ("growth of its memory", f"{report.growth_bytes:,} bytes"),
-        *report.metrics,
+        ("remembered by the master", f"{of['peak_entries']} jobs and results at most, limit {of['most_entries']}"),
+        ("growth of its memory", f"{of['growth_bytes']:,} bytes"),
+        *of["metrics"],
     ]
