@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import page
@@ -64,9 +65,10 @@ class MuteTimeline:
         label = "Who was muted when, and what went in and came out"
         return page(
             "sweep",
-            ("palette.css", "page.css", "sweep.css", "mute.css"),
+            ("palette.css", "page.css", "sweep.css", "timeline.css"),
             {"title": self.title, "sentence": self.sentence, "label": label, "origin": self.origin},
             {"drawing": self.drawing(), "table": f"<table><tbody>\n{body}\n</tbody></table>"},
+            folder=files(__package__),
         )
 
     def drawing(self) -> str:
