@@ -121,7 +121,7 @@ class CountReader(Connection):
 
     async def _accept(self) -> None:
         async for connection, _ in accepted(self._listening, lambda reason: None):
-            self.hang_up()
+            self.break_off()
             await transported(self, connection)
 
     async def visit(self, address: Address) -> None:
@@ -166,12 +166,8 @@ class CountReader(Connection):
         """See ``asyncio``."""
         self.ended.set()
 
-    def hang_up(self) -> None:
-        """Break the connection off; a sink may come again."""
-        self.break_off()
-
     def close(self) -> None:
         """Listen no more, and break the connection off."""
-        self.hang_up()
+        self.break_off()
         self._accepting.cancel()
         close_listening(self._listening)
