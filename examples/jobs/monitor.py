@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from http import HTTPStatus
+from random import Random
 from time import monotonic_ns, time_ns
 
-from permitflow.errors import TransportError
+from permitflow.errors import InvalidOptionError, TransportError
 from permitflow_tools.explain.page_server import PageHandler, PageServer, serving
 
 from ..child_process import Address, address_of, report, run_process, text_of, until_asked_to_end
 from .collecting import SAMPLE_NS, Collector, MonitorState
-from .lossy import LossyNetwork
 from .metrics_core import MOST_PACKET_BYTES, SECOND_NS, packet_period_ns
 from .page import page_of, parts_of
 from .settings import ProcessSettings
@@ -61,8 +61,6 @@ class MonitorSettings(ProcessSettings):
     """After how long clients send again, to stand beside the figure; 0: unknown."""
     lose: float = 0.0
     """The share of packets that is lost on purpose, after they were measured against the limit."""
-    duplicate: float = 0.0
-    reorder: float = 0.0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -74,11 +72,8 @@ class MonitorSettings(ProcessSettings):
         packet_period_ns(self.packets_per_second, self.senders)
         for address in (self.udp, self.page):
             address_of(address)
-        self.network()
-
-    def network(self) -> LossyNetwork:
-        """The one that loses on purpose."""
-        return LossyNetwork(lose=self.lose, duplicate=self.duplicate, reorder=self.reorder, seed=self.seed)
+        if not 0 <= self.lose <= 1:  # NaN neither
+            raise InvalidOptionError(option="lose", value=self.lose, reason="must be a share, from 0 to 1")
 
 
 class PacketSocket:
@@ -143,7 +138,7 @@ class Monitor:
             OSError: the address cannot be had.
         """
         self._settings = settings
-        self._network = settings.network()
+        self._chance, self._lost = Random(settings.seed), 0
         self._collector = Collector(settings.packets_per_second, monotonic_ns(), settings.sources)
         self._socket = PacketSocket(address_of(settings.udp))
         self.address = self._socket.address
@@ -152,8 +147,10 @@ class Monitor:
         """Take what has arrived, up to this many packets."""
         for content, at_ns in self._socket.read(most):
             self._collector.arrive(at_ns)
-            for arriving in self._network.pass_on(content):
-                self._collector.take(arriving, monotonic_ns())
+            if self._chance.random() < self._settings.lose:
+                self._lost += 1
+            else:
+                self._collector.take(content, monotonic_ns())
         self._collector.overflowed = self._socket.overflowed
 
     def state(self) -> MonitorState:
@@ -162,7 +159,7 @@ class Monitor:
         state = self._collector.state(monotonic_ns())
         return MonitorState(
             **state,
-            lost_on_purpose=self._network.lost,
+            lost_on_purpose=self._lost,
             bounds={
                 "queue_capacity": self._settings.queue_capacity,
                 "resend_seconds": self._settings.resend_seconds,

@@ -1,13 +1,10 @@
 """The monitor's totals are exact after any packet that arrives, whatever became of those before."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.jobs.collecting import MOST_INCARNATIONS, MOST_SAMPLES, MOST_SOURCES, SAMPLE_NS, Collector
-from examples.jobs.lossy import LossyNetwork
 from examples.jobs.metrics_core import SECOND_NS, Packet, Reporter, packet_period_ns
-from permitflow.errors import InvalidOptionError
 
 PERIOD_NS = packet_period_ns(100, 1)
 STARTS = [("w1", 1), ("w1", 2), ("w2", 1)]
@@ -43,26 +40,6 @@ def test_lost_doubled_and_late_packets_make_no_total_wrong(counted: list[tuple[i
     state = collector.state(0)
     assert state["sources"] == truth
     assert state["packets"]["missing"] == len(set(packets)) - len(set(arriving))
-
-
-@given(st.integers(0, 10_000), st.sampled_from((0.0, 0.3, 1.0)), st.sampled_from((0.0, 0.3, 1.0)))
-def test_a_lossy_network_delivers_what_it_does_not_lose(seed: int, duplicate: float, reorder: float) -> None:
-    network = LossyNetwork(lose=0.3, duplicate=duplicate, reorder=reorder, seed=seed)
-    arrived = [content for number in range(200) for content in network.pass_on(b"%d" % number)]
-    assert len(set(arrived)) >= 200 - network.lost - 8
-    assert len(arrived) <= 200 - network.lost + network.duplicated
-    assert (arrived != sorted(arrived, key=int)) == (network.reordered > 0)
-    assert arrived == [
-        content
-        for again in [LossyNetwork(lose=0.3, duplicate=duplicate, reorder=reorder, seed=seed)]
-        for number in range(200)
-        for content in again.pass_on(b"%d" % number)
-    ]
-
-
-def test_a_share_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=r"'lose' must be a share, from 0 to 1: 30"):
-        LossyNetwork(lose=30)
 
 
 def test_packets_that_come_twice_or_late_are_counted_apart() -> None:

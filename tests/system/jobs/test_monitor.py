@@ -29,8 +29,8 @@ def monitor() -> Iterator[Monitor]:
 
 @pytest.fixture
 def losing() -> Iterator[Monitor]:
-    """A monitor to which each third packet is lost, comes twice, or late."""
-    shares = MonitorSettings(packets_per_second=LIMIT, senders=SENDERS, lose=0.3, duplicate=0.3, reorder=0.3)
+    """A monitor to which each third packet is lost."""
+    shares = MonitorSettings(packets_per_second=LIMIT, senders=SENDERS, lose=0.3)
     with closing(Monitor(shares)) as monitor:
         yield monitor
 
