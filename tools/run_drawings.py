@@ -20,7 +20,7 @@ from permitflow_tools.cli.permits import run_of, setting_of
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset
 from permitflow_tools.explain.look import BAR_AT, BAR_WIDTH, Look, call
-from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of
+from permitflow_tools.explain.looks.permit_channel.look import PLACES, ledger_of
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.refutation import refutation
 from permitflow_tools.explain.run import ExplainedRun

@@ -92,7 +92,7 @@ def _model(setting: Setting, sizes: tuple[int, ...], *, with_barriers: bool) -> 
 
 def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
     """A shortest run into the deadlock, with what would help; or one that fills the window and drains it."""
-    from permitflow_tools.explain.looks.permit_runs import live_run, stuck_run
+    from permitflow_tools.explain.looks.permit_channel.runs import live_run, stuck_run
 
     decision, costs, most = answer.decision, costs_of(answer.setting), largest_cost(answer.setting)
     # Of many sizes the reader may offer some, and those of the run; the page says that all are meant.
@@ -118,7 +118,7 @@ def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
 def graph_of(setting: Setting, *, with_barriers: bool) -> "StateGraph":
     """All states, if they are few."""
     from permitflow_model.kernel.explore import StateLimitReached
-    from permitflow_tools.explain.looks.permit_channel import LOOK
+    from permitflow_tools.explain.looks.permit_channel.look import LOOK
     from permitflow_tools.explain.state_graph import MOST_STATES, reachable
 
     # One more size than states that can be drawn is as good as all.

@@ -7,7 +7,7 @@ from permitflow_model import demand, mute, permit_channel
 from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_model.thresholds import decide
 from permitflow_tools.checking.gate import check_gate
-from permitflow_tools.explain.looks.permit_channel import LOOK
+from permitflow_tools.explain.looks.permit_channel.look import LOOK
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.playground import Knob, Playground, Setting, visited
 

@@ -38,7 +38,12 @@ def worker() -> Iterator[tuple[dict[str, str], Queue[Event]]]:
         assert process.stdout is not None  # it is a pipe
         lines = map(json.loads, process.stdout)
         addresses, events = next(lines), Queue[Event]()
-        hearing = threading.Thread(target=lambda: [events.put(event) for event in lines])
+
+        def hear() -> None:
+            for event in lines:
+                events.put(event)
+
+        hearing = threading.Thread(target=hear)
         hearing.start()
         try:
             yield addresses, events

@@ -7,8 +7,8 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_tools.explain.look import Look
-from permitflow_tools.explain.looks.permit_channel import LOOK
-from permitflow_tools.explain.looks.permit_runs import stuck_run
+from permitflow_tools.explain.looks.permit_channel.look import LOOK
+from permitflow_tools.explain.looks.permit_channel.runs import stuck_run
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome
 
 

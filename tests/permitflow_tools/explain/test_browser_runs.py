@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
-from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of
-from permitflow_tools.explain.looks.permit_runs import live_run
+from permitflow_tools.explain.looks.permit_channel.look import PLACES, ledger_of
+from permitflow_tools.explain.looks.permit_channel.runs import live_run
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import Specification

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
 from permitflow_tools.explain.document import document_of
-from permitflow_tools.explain.looks.permit_channel import LOOK, NEVER, PLACES, ledger_of
-from permitflow_tools.explain.looks.permit_runs import live_run
+from permitflow_tools.explain.looks.permit_channel.look import LOOK, NEVER, PLACES, ledger_of
+from permitflow_tools.explain.looks.permit_channel.runs import live_run
 from permitflow_tools.explain.run import ExplainedRun, Section, last_steps
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.state_graph import graph_page, reachable

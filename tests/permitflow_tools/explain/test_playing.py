@@ -11,7 +11,7 @@ import pytest
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_tools.explain.look import Look
-from permitflow_tools.explain.looks.permit_channel import LOOK
+from permitflow_tools.explain.looks.permit_channel.look import LOOK
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.own import own_page
 from permitflow_tools.explain.playground import Setting, play_page

@@ -12,8 +12,8 @@ from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_testing.subjects import UNLIMITED
 from permitflow_testing.subjects.permits import agreed_of, model_of
 from permitflow_testing.traces import judge
-from permitflow_tools.explain.looks.permit_channel import LOOK
-from permitflow_tools.explain.looks.permit_runs import stuck_run
+from permitflow_tools.explain.looks.permit_channel.look import LOOK
+from permitflow_tools.explain.looks.permit_channel.runs import stuck_run
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome, recorded_run
 from tests.permitflow_tools.explain.runs import shortest_stuck
 from tests.support.made_traces import random_behaviour, with_permits

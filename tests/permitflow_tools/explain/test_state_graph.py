@@ -9,7 +9,7 @@ import pytest
 
 from permitflow_model.kernel.explore import StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
-from permitflow_tools.explain.looks.permit_channel import LOOK, PLACES, ledger_of
+from permitflow_tools.explain.looks.permit_channel.look import LOOK, PLACES, ledger_of
 from permitflow_tools.explain.own import OwnLook
 from permitflow_tools.explain.state_graph import MOST_LABELS, StateGraph, graph_drawing, graph_page, reachable
 from tests.support.browser import Visit

@@ -8,8 +8,8 @@ import pytest
 
 from permitflow_model.permit_channel import Parameters
 from permitflow_tools.explain.look import BAR_AT, BAR_WIDTH
-from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of
-from permitflow_tools.explain.looks.permit_runs import live_run
+from permitflow_tools.explain.looks.permit_channel.look import PLACES, ledger_of
+from permitflow_tools.explain.looks.permit_channel.runs import live_run
 from permitflow_tools.explain.run_page import MOST_ROWS, ROWS_AT_EACH_END, storyboard
 from tests.permitflow_tools.explain.runs import shortest_stuck, states_of
 

@@ -234,7 +234,7 @@ def _mute() -> Look:
 
 
 def _permit_channel() -> Look:
-    from permitflow_tools.explain.looks.permit_channel import LOOK
+    from permitflow_tools.explain.looks.permit_channel.look import LOOK
 
     return LOOK
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from permitflow.errors import counted
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, cost_of, is_stuck
-from permitflow_tools.explain.looks.permit_channel import LOOK
+from permitflow_tools.explain.looks.permit_channel.look import LOOK
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 
 # A reader would not step through more.

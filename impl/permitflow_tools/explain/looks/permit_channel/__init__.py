@@ -1,0 +1,1 @@
+"""The permit channel in pictures: its look, and runs that are made to be looked at."""
