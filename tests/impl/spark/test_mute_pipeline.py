@@ -1,5 +1,6 @@
 """Spark at both ends of a word count: a job sends the words, a streaming query reads the counts."""
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from queue import Queue
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -16,16 +17,16 @@ from pyspark.sql import functions as f
 
 from examples.child_process import address_of
 from examples.wordcount.worker import WorkerSettings
-from permitflow.mute.pipeline import Event
 from tests.impl.spark.conftest import Driver
+from tests.support.turns import until
 
 WORDS, REPEATS = 50, 400
 BUFFER_BYTES = 4_096
 
 
 @contextmanager
-def worker() -> Iterator[tuple[dict[str, str], Queue[Event]]]:
-    """A worker process; its addresses, and the events that it reports later."""
+def worker(log: Path) -> Iterator[dict[str, str]]:
+    """A worker process that reports its events there; its addresses."""
     settings = WorkerSettings(
         name="worker",
         listen="127.0.0.1:0",
@@ -34,29 +35,21 @@ def worker() -> Iterator[tuple[dict[str, str], Queue[Event]]]:
         send_bytes=BUFFER_BYTES,
     )
     command = [sys.executable, "-m", "examples.wordcount.worker", settings.to_json()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None  # it is a pipe
-        lines = map(json.loads, process.stdout)
-        addresses, events = next(lines), Queue[Event]()
-
-        def hear() -> None:
-            for event in lines:
-                events.put(event)
-
-        hearing = threading.Thread(target=hear)
-        hearing.start()
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output) as process:
         try:
-            yield addresses, events
+            asyncio.run(until(lambda: log.read_bytes().endswith(b"\n")))
+            yield json.loads(log.read_text())
         finally:
             process.terminate()
-            hearing.join()
 
 
 @pytest.mark.long
-def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver) -> None:
+def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver, tmp_path: Path) -> None:
     """The sink has no reader before the query begins: until then the job's tasks stand still in their writes."""
 
-    def job(spark: SparkSession, addresses: dict[str, str], events: Queue[Event]) -> tuple[bool, dict[str, int]]:
+    log = tmp_path / "worker.jsonl"
+
+    def job(spark: SparkSession, addresses: dict[str, str]) -> tuple[bool, dict[str, int]]:
         host, port = address_of(addresses["listen"])
 
         def send(rows: Iterable[Row]) -> None:
@@ -70,9 +63,9 @@ def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver
         sending = threading.Thread(target=lambda: words.foreachPartition(send))
         sending.start()
 
-        while (event := events.get())["event"] != "muted":
+        while not (mutes := [line for line in log.read_text().splitlines() if '"muted"' in line]):
             pass
-        was_muted = event["by"] == ["worker/out0"] and sending.is_alive()
+        was_muted = json.loads(mutes[0])["by"] == ["worker/out0"] and sending.is_alive()
 
         host, port = address_of(addresses["out0"])
         lines = spark.readStream.format("socket").option("host", host).option("port", port).load()
@@ -89,7 +82,7 @@ def test_a_query_that_is_late_stops_the_job_and_gets_exact_counts(driver: Driver
             query.stop()
         return was_muted, found
 
-    with worker() as (addresses, events):
-        was_muted, found = driver.run(lambda spark: job(spark, addresses, events))
+    with worker(log) as addresses:
+        was_muted, found = driver.run(lambda spark: job(spark, addresses))
     assert was_muted
     assert Counter(found) == Counter({f"word{number}": REPEATS for number in range(WORDS)})
