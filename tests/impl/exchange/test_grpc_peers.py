@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from time import thread_time
 
 import pytest
 
@@ -46,11 +47,12 @@ class OneConnection(GrpcConnections):
         super().__init__(0)
         self.is_here = is_here
         self.is_seen = self.is_hung_up = False
-        self.came_bytes = self.measures = self.failures = 0
+        self.came_bytes = self.looks = self.measures = self.failures = 0
         self.dropped: tuple[str, ...] = ()
         self.can_drop = True
 
     def look(self) -> tuple[list[Name], list[Name]]:
+        self.looks += 1
         come = [PEER] if self.is_here and not self.is_seen else []
         gone = [PEER] if self.is_seen and not self.is_here else []
         self.is_seen = self.is_here
@@ -128,6 +130,9 @@ async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypa
         for _ in range(2):
             peers.note_excess(CALLER)
         await until(lambda: connections.is_hung_up)
+        looks = connections.looks
+        await asyncio.sleep(0.02)
+        assert connections.looks == looks, "once"
 
 
 @needs_linux
@@ -184,7 +189,9 @@ async def test_what_its_streams_have_not_read_is_not_of_a_first_one() -> None:
                 assert not connections.is_hung_up
 
 
-async def test_before_its_first_call_a_peer_sends_no_more_than_in_one() -> None:
+async def test_before_its_first_call_a_peer_sends_no_more_than_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others begin calls, it is measured as often as they are."""
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
     connections = OneConnection(is_here=True)
     async with looked_at(connections) as peers:
         with peers.call("ipv4:127.0.0.1:4243", Call()):
@@ -309,6 +316,37 @@ async def test_what_came_before_older_calls_is_not_of_a_message() -> None:
             connections.came_bytes += FRAMES_BYTES // 2
             await measured(connections)
         last.close()
+        assert not connections.is_hung_up
+
+
+async def test_what_came_before_its_first_call_is_of_its_message() -> None:
+    """The exchange hears of the call later than the kernel of its bytes."""
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        connections.came_bytes = FRAMES_BYTES + 1
+        with peers.call(CALLER, Call()):
+            await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_calls_that_began_before_a_look_are_counted() -> None:
+    connections, stream = OneConnection(), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            await until(lambda: connections.looks > 2)
+            connections.is_here = True
+            stream.received_bytes = connections.came_bytes = 1 << 30
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_handshake_of_tls_is_no_noise() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections, Admission(Limits(max_failures_per_peer=1))):
+        connections.came_bytes = 60 << 10  # with a chain of certificates
+        await measured(connections)
         assert not connections.is_hung_up
 
 
@@ -460,6 +498,46 @@ async def test_what_an_ended_stream_left_takes_no_room_of_others() -> None:
             connections.came_bytes += MOST_UNREAD_BYTES
             await measured(connections)
             assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_an_ended_stream_leaves_no_more_than_it_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+        connections.came_bytes = OF_STREAM_BYTES + 2 * BURST_BYTES
+        await until(lambda: connections.is_hung_up)
+
+
+async def test_what_an_ended_stream_left_is_not_of_a_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with ExitStack() as stack:
+            stream = stack.enter_context(ExitStack())
+            stream.enter_context(peers.call(CALLER, Call()))()
+            stack.enter_context(peers.call(CALLER, Call()))
+            connections.came_bytes = MOST_UNREAD_BYTES
+            await measured(connections)
+            stream.close()
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_looks_that_take_long_are_seldom() -> None:
+    class Many(OneConnection):
+        def look(self) -> tuple[list[Name], list[Name]]:
+            until_seconds = thread_time() + 0.005
+            while thread_time() < until_seconds:
+                pass
+            return super().look()
+
+    async with looked_at(connections := Many()):
+        await asyncio.sleep(0.1)
+        assert connections.looks == 1
 
 
 class Again(OneConnection):
