@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from permitflow.errors import printable, shortened
+from permitflow.errors import RetentionError, printable, shortened
 from permitflow.exchange.books.replay import Retention
 from permitflow.names import told
 from permitflow.stream.traffic import lag_in_words
@@ -16,7 +16,7 @@ from permitflow_tools.cli.console import open_console, open_table, print_lines, 
 from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
-from permitflow_tools.cli.outcomes import Json, failed, print_json
+from permitflow_tools.cli.outcomes import Json, failed, print_json, unusable
 from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words
 
 if TYPE_CHECKING:
@@ -238,7 +238,10 @@ def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
     is in doubt. 2: unknown channel, or it keeps no rows.
     """
     with exchange.orders() as orders:
-        changed = orders.rollback(_chosen(orders, names))
+        try:
+            changed = orders.rollback(_chosen(orders, names))
+        except RetentionError as error:
+            unusable(str(error))
     _tell("rolled back", changed, exchange, as_json=as_json)
 
 

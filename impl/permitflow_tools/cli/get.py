@@ -13,7 +13,7 @@ from permitflow.errors import EndOfStream, PermitflowError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, latency, one_of, option, whole_number, writable
 from permitflow_tools.cli.outcomes import Json, failed, print_json, requires_extra, unusable
-from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special
+from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_folder
 from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.row_files import RowFormat, format_of
 
@@ -115,6 +115,7 @@ def get(
         unusable(f"--format: {chosen.value} is not for a terminal: name a file, or use jsonl or csv")
     if file == STANDARD_OUTPUT and sys.__stdout__ is None:
         unusable("standard output is closed: name a file")
+    require_folder("FILE", file)
     if as_json and file == STANDARD_OUTPUT:
         unusable("--json: rows go to standard output: name a file")
     place = exchange.address, channel

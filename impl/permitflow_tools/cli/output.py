@@ -17,7 +17,9 @@ _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
 
 
 def require_folder(option: str, path: Path | None) -> None:
-    """End the command early if this file could not be written, for want of a folder."""
+    """End the command early if this file could not be written, for want of a folder, or because it is one."""
+    if path is not None and path.is_dir():
+        unusable(f"{option}: {path} is a folder; name a file in it")
     if path is not None and not path.parent.is_dir():
         unusable(f"{option}: there is no folder {path.parent}")
 

@@ -152,6 +152,12 @@ async def test_rows_in_doubt_are_shown_until_they_are_rolled_back(command: Comma
         assert await shell("remove", "orders") == (0, "removed orders/0\n", "")
 
 
+async def test_what_keeps_no_rows_cannot_be_rolled_back(command: Command) -> None:
+    async with asked(command, "orders/0") as (_, shell):
+        code, _, error = await shell("rollback", "orders")
+        assert (code, "keeps no rows" in error) == (2, True)
+
+
 async def test_a_stream_is_added_with_the_options_of_serve(command: Command) -> None:
     async with asked(command) as (exchange, shell):
         options = ("--retention", "replay", "--consumer", "etl", "--kept-rows", "64")

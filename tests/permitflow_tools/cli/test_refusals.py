@@ -204,6 +204,8 @@ REFUSED = {
     "simulate 8": "numbers are options, as in --row-permits 8",
     "check 2048 256": "numbers are options, as in --row-permits 2048",
     "explain 8 3": "numbers are options, as in --row-permits 8",
+    "get orders/0 . --format csv": "FILE: . is a folder; name a file in it",
+    "get orders/0 no/x.csv": "FILE: there is no folder no",
     f"put {GRID}": "grid.toml is a file: name a channel before it",
     "simulate no.toml": "no.toml: cannot be read: No such file or directory",
     f"simulate {ORDERS} --sweep row_permits=1..900:+1 --sweep permit_batch=1..90:+1": "81,000 combinations are too "
