@@ -25,6 +25,8 @@ from permitflow_tools.cli.options import (
     PermitBatch,
     RowPermits,
     Sweep,
+    SweepCsv,
+    SweepPlot,
     given_options,
     one_of,
     option,
@@ -86,17 +88,8 @@ def check(
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Check a sweep there: local[*], spark://..., sc://...")
     ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the verdicts of a sweep.", dir_okay=False)
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw max_chunk_cost over permit_batch and row_permits: .html, .svg, .png or .pdf.",
-            dir_okay=False,
-        ),
-    ] = None,
+    csv: SweepCsv = None,
+    plot: SweepPlot = None,
     inputs: Annotated[int | None, option(whole_number(least=1), "N", "Of a gate: its inputs.")] = None,
     exclusive: Annotated[int | None, option(whole_number(least=0), "N", "Of a gate: buffers of each input.")] = None,
     floating: Annotated[

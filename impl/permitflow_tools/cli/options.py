@@ -28,6 +28,7 @@ MOST = quantities.MOST_COUNT
 _MOST_NUMBER = quantities.MOST_SECONDS  # of a number that is no count: most are seconds
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
 _MOST_CHANNELS = 100_000
+_MOST_SHOWN = 20  # names of which none is like the one that is unknown
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,9 @@ def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -
     known, names = list(known), list(names)
     if unknown := [given for given in names if not any(fnmatchcase(name, given) for name in known)]:
         near = get_close_matches(unknown[0], known, n=3, cutoff=0.5)
-        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        more = f" and {len(known) - _MOST_SHOWN:,} more" if len(known) > _MOST_SHOWN else ""
+        there = f"there are {', '.join(known[:_MOST_SHOWN])}{more}"
+        advice = f"did you mean {' or '.join(near)}?" if near else there
         unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
     return [name for name in known if not names or any(fnmatchcase(name, given) for given in names)]
 
@@ -312,7 +315,7 @@ PermitBatch: TypeAlias = Annotated[
 
 MaxChunkCost: TypeAlias = Annotated[
     int | None,
-    rows("The most row permits a chunk takes. Default: row permits less permit batch, as published."),
+    rows("The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch."),
 ]
 
 ChunkRows: TypeAlias = Annotated[
@@ -327,6 +330,17 @@ FlushIdle: TypeAlias = Annotated[
 Sweep: TypeAlias = Annotated[
     list[Axis] | None,
     option(axis, "NAME=VALUES", "Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."),
+]
+
+SweepCsv: TypeAlias = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write the sweep as CSV.", dir_okay=False)
+]
+
+SweepPlot: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw the sweep: .html, .svg, .png or .pdf, by the name.", dir_okay=False
+    ),
 ]
 
 AllowTruncated: TypeAlias = Annotated[

@@ -17,13 +17,16 @@ from permitflow_tools.cli.check import answer_for
 from permitflow_tools.cli.console import late_progress, open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.options import (
     DescribedChannel,
+    MaxChunkCost,
+    PermitBatch,
     RowPermits,
     Sweep,
+    SweepCsv,
+    SweepPlot,
     chunk_sizes,
     distinct,
     duration,
     option,
-    rows,
     rows_per_second,
     share,
     size_in_bytes,
@@ -67,13 +70,8 @@ _PLACES = {
 def simulate(
     file: DescribedChannel = None,
     row_permits: RowPermits = None,
-    permit_batch: Annotated[
-        int | None, rows("The receiver returns row permits once it holds this many. Default: an eighth of them.")
-    ] = None,
-    max_chunk_cost: Annotated[
-        int | None,
-        rows("The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch."),
-    ] = None,
+    permit_batch: PermitBatch = None,
+    max_chunk_cost: MaxChunkCost = None,
     chunk_rows: Annotated[
         ChunkSizes | None, option(chunk_sizes, "ROWS,...", "Rows of a chunk; several occur equally often.")
     ] = None,
@@ -103,10 +101,8 @@ def simulate(
         float, option(share, "SHARE", "A pipe counts as full at this share of the most it carries, as in 99%.")
     ] = 1.0,
     sweep: Sweep = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the sweep: .html, .svg, .png or .pdf, by the name.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the sweep as CSV.")] = None,
+    plot: SweepPlot = None,
+    csv: SweepCsv = None,
     as_json: Json = False,
 ) -> None:
     """How fast is it, and how large must the window be?
