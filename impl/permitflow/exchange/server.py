@@ -181,17 +181,16 @@ class _GrpcListener:
         """Serve a call of the health service."""
         peer = context.peer()
         call = ServerCall(context, f"the client at {peer}", self._terms.handshake_seconds, self._terms.silence_seconds)
-        with peers.call(peer, call, is_stream=False) as begin:
-            if await self._has_too_long_headers(peers, peer, call):
-                return
-            try:
+        try:
+            with peers.call(peer, call):
+                if await self._has_too_long_headers(peers, peer, call):
+                    return
                 request = bytes(await Conversation(call).read() or b"")
-                begin()
-                await answer(request, context)
-            except PermitflowError as error:
-                await self._tell(call, error)
-            finally:
-                await call.stop()
+            await answer(request, context)  # which may take long, and the client says nothing else
+        except PermitflowError as error:
+            await self._tell(call, error)
+        finally:
+            await call.stop()
 
     async def _has_too_long_headers(self, peers: GrpcPeers, peer: str, call: ServerCall) -> bool:
         """If so, the client is told, or its connection is ended."""

@@ -8,13 +8,15 @@ import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from time import thread_time
+from typing import Any
 
+import grpc
 import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
-from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers
+from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers, server
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH
@@ -140,8 +142,8 @@ async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypa
 async def test_a_first_message_that_grows_too_long_is_hung_up_on(method: str) -> None:
     begin = PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1) + frame(HEADERS, call_of(method), 4, 1)
     part = frame(DATA, message(bytes(10_000), MAX_MESSAGE_BYTES)[:10_000], 0, 1)
-    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
-        reader, writer = await asyncio.open_connection(*server.address.split(":"))
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as serving, asyncio.timeout(20.0):
+        reader, writer = await asyncio.open_connection(*serving.address.split(":"))
         with closing(writer), suppress(ConnectionError):
             writer.write(begin + part + frame(DATA, bytes(10_000), 0, 1) * (2 * FRAMES_BYTES // 10_000))
             while await reader.read(1 << 16):
@@ -153,8 +155,8 @@ async def test_a_first_message_that_grows_too_long_is_hung_up_on(method: str) ->
 async def test_a_peer_whose_headers_are_too_long_is_hung_up_on(method: str) -> None:
     """One that has not acknowledged how long they may be."""
     block = call_of(method, **{f"x-{number}": b"x" * 4_000 for number in range(6)})
-    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
-        reader, writer = await asyncio.open_connection(*server.address.split(":"))
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as serving, asyncio.timeout(20.0):
+        reader, writer = await asyncio.open_connection(*serving.address.split(":"))
         with closing(writer), suppress(ConnectionError):
             writer.write(PREFACE + frame(SETTINGS, b""))
             for stream in range(1, 81, 2):
@@ -648,9 +650,32 @@ async def test_a_peer_is_let_in_in_time_though_looks_are_seldom(monkeypatch: pyt
 
 
 @needs_linux
+async def test_an_answer_about_health_that_goes_on_allows_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise_bytes = 0
+
+    class Noisy(GrpcConnections):
+        def received_bytes(self, name: Name) -> int | None:
+            found = super().received_bytes(name)
+            return None if found is None else found + noise_bytes
+
+    monkeypatch.setattr(server, "GrpcConnections", Noisy)
+    async with (
+        ExchangeServer(Exchange(), "127.0.0.1:0") as serving,
+        asyncio.timeout(20.0),
+        grpc.aio.insecure_channel(serving.address) as channel,
+    ):
+        method: Any = channel.unary_stream(f"/{HEALTH}/Watch")
+        watch = aiter(method(b""))
+        await anext(watch)
+        noise_bytes = 2 * BURST_BYTES
+        with pytest.raises(grpc.aio.AioRpcError):
+            await anext(watch)
+
+
+@needs_linux
 async def test_who_pings_on_and_on_is_not_let_in_and_others_are() -> None:
-    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
-        host, port = server.address.split(":")
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as serving, asyncio.timeout(20.0):
+        host, port = serving.address.split(":")
         while True:
             with closing(dialled(host, int(port), "127.0.0.66")) as attacking:
                 with closing(dialled(host, int(port), "127.0.0.1")) as other:
