@@ -4,6 +4,7 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -366,6 +367,24 @@ def test_who_has_an_identity_is_counted_by_it_wherever_it_is() -> None:
         admission.stream("tcp:10.0.0.1:1", identity)
     with pytest.raises(LimitReachedError, match="of one peer"):
         admission.stream("tcp:10.0.0.2:1", "a")
+
+
+def test_a_peer_keeps_its_failures_while_many_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.exchange.admission.monotonic", lambda: 100.0)
+    admission = Admission(Limits(max_failures_per_peer=1))
+    for _ in range(5):
+        assert admission.attempt("tcp:10.0.0.1:1").seconds == 0
+    for number in range(2_000):
+        admission.attempt(f"tcp:10.1.{number >> 8}.{number & 255}:1")
+    assert admission.attempt("tcp:10.0.0.1:1").seconds == 1
+
+
+def test_thousands_of_new_peers_cost_little_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.exchange.admission.monotonic", lambda: 100.0)
+    admission, began = Admission(Limits()), thread_time()
+    for number in range(20_000):
+        admission.attempt(f"tcp:10.0.{number >> 8}.{number & 255}:1")
+    assert thread_time() - began < 5.0  # a second, and not a minute, on a slow machine
 
 
 def test_peers_that_have_gone_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
