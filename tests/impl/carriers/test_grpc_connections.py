@@ -49,6 +49,14 @@ def test_who_is_there_while_no_descriptor_is_free_has_not_gone(
         assert connections.look() == ([], [])
 
 
+def test_a_look_opens_only_what_is_new(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()), server.accept()[0]:
+        assert len(connections.look()[0]) == 1
+        monkeypatch.setattr(os, "dup", lambda _: pytest.fail("it was opened before"))
+        assert connections.look() == ([], [])
+
+
 def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> None:
     connections = GrpcConnections(server.getsockname()[1])
     with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
