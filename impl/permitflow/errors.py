@@ -893,8 +893,8 @@ class RowsNotThereError(ReplayError):
     wanted_row: int  # the end of the requested range
     next_row: int  # the number of the next row to arrive
     text = (
-        "channel {channel!r} has no rows up to {wanted_row}: its next row is {next_row}; was an "
-        "exchange without a durable store restarted?"
+        "channel {channel!r} has no rows up to {wanted_row}: its next row is {next_row} (was an exchange without a "
+        "durable store restarted, or an older copy of its store put back?)"
     )
 
 
@@ -907,7 +907,8 @@ class LogReplacedError(ReplayError):
     log: str
     text = (
         "channel {channel!r} has a new log, {log!r}: the rows of {wanted_log!r} are lost, and the same numbers "
-        "mean other rows now; an exchange without a durable store was restarted"
+        "mean other rows now; an exchange without a durable store was restarted, or the channel was removed and added "
+        "again, or is that of another exchange"
     )
 
 

@@ -409,7 +409,10 @@ def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) ->
     """The query's error for one of the ``LOSSES``."""
     reason = error.message
     if isinstance(error, RowsForgottenError):
-        reason += f": perhaps another query, or another branch of this one, reads as consumer {consumer!r}, too"
+        reason += (
+            f": perhaps another query, or another branch of this one, reads as consumer {consumer!r}, too, or the "
+            "channel was purged"
+        )
     return RowsLostError(channel=channel, consumer=consumer, wanted_row=wanted_row, reason=reason)
 
 

@@ -65,7 +65,7 @@ def test_a_channel_that_the_options_do_not_name_any_more_is_missed() -> None:
     ("position", "words"),
     [
         (at("a", 8, 9), "row 7 of channel 'a' was acknowledged and is forgotten"),
-        (at("a", 8, 9), "perhaps another query, or another branch of this one, reads as consumer 'etl', too. The"),
+        (at("a", 8, 9), "perhaps another query, or another branch of this one, reads as consumer 'etl', too, or"),
         (at("a", 0, 6), "its next row is 6"),
         (at("a", 0, 90, log_id="second"), "has a new log, 'second'"),
         (replace(at("a", 5, 90), expired_row=8), "row 7 of channel 'a' has expired"),
