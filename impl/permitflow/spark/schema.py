@@ -264,7 +264,8 @@ def _takes(user: DataType, found: DataType) -> bool:
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        cast = column.cast(field.type)
+        # Arrow does not cast a variant that is null, even to its own type: a struct whose parts have no nulls.
+        cast = column if column.type.equals(field.type) else column.cast(field.type)
     except pa.ArrowException as error:
         raise SchemaMismatchError(ours=str(field), theirs=f"{column.type}: {error}") from error
     if cast.null_count and not field.nullable:

@@ -326,7 +326,6 @@ class _Sending:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import open_sink
         from permitflow.spark.schema import arrow_schema
-        from permitflow.wire.schemas import nullable
 
         leave_imports_alone()
         exchange = self._options.exchange
@@ -341,10 +340,11 @@ class _Sending:
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds
-        own = arrow_schema(self._schema)
+        nullable = arrow_schema(self._schema.toNullable())
         try:
-            return open_sink(exchange.address, channel, nullable(own), timeout_seconds=seconds, **options)
+            return open_sink(exchange.address, channel, nullable, timeout_seconds=seconds, **options)
         except SchemaMismatchError:
+            own = arrow_schema(self._schema)
             return open_sink(exchange.address, channel, own, timeout_seconds=seconds, **options)
 
     def _dialled(self, address: str, timeout_seconds: float) -> "BlockingControl":

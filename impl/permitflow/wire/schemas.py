@@ -231,26 +231,6 @@ def extends(newer: pa.Schema, older: pa.Schema) -> bool:
     return all(field.nullable for field in added) and len({*newer.names}) == len({*older.names}) + len(added)
 
 
-def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, in which nulls are allowed, also inside of structs, lists and values of maps."""
-    return pa.schema(map(_nullable, schema), schema.metadata)
-
-
-def _nullable(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_nullable(kind.field(place)) for place in range(kind.num_fields)])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_nullable(kind.value_field))
-    elif pa.types.is_large_list(kind):
-        kind = pa.large_list(_nullable(kind.value_field))
-    elif pa.types.is_fixed_size_list(kind):
-        kind = pa.list_(_nullable(kind.value_field), kind.list_size)
-    elif pa.types.is_map(kind):
-        kind = pa.map_(kind.key_field, _nullable(kind.item_field), kind.keys_sorted)
-    return field.with_type(kind).with_nullable(True)
-
-
 def fitted(stated: pa.Schema, known: pa.Schema | None) -> pa.Schema:
     """The schema of a producer's rows in a channel, which may allow nulls that this producer never sends.
 
@@ -263,7 +243,7 @@ def fitted(stated: pa.Schema, known: pa.Schema | None) -> pa.Schema:
     """
     if known is None or stated.equals(known):
         return stated
-    ours = [*known, *map(_nullable, [*stated][len(known) :])]
+    ours = [*known, *(field.with_nullable(True) for field in [*stated][len(known) :])]
     pairs = zip(ours, stated, strict=False)
     fields = [our if our.name == field.name and _allows(our, field) else field for our, field in pairs]
     return pa.schema(fields, stated.metadata)

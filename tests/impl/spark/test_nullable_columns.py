@@ -52,6 +52,19 @@ def test_frames_and_clients_share_a_channel_whatever_they_state(
     assert driver.run(job) == [1, None, 2, 3, 4]
 
 
+def test_a_variant_may_be_null_whose_parts_may_not(driver: Driver, replay_options: Options) -> None:
+    """In Arrow it is a struct of two columns without nulls."""
+    options = {**replay_options, "channels": "1"}
+
+    def job(spark: SparkSession) -> list[tuple[str | None, str]]:
+        frame = spark.sql("SELECT CAST(NULL AS VARIANT) AS v, array(parse_json('1'), NULL) AS w")
+        frame.write.format("permitflow").mode("append").options(**options).save()
+        back = spark.read.format("permitflow").options(**options).load()
+        return [tuple(row) for row in back.selectExpr("CAST(v AS STRING)", "CAST(w AS STRING)").collect()]
+
+    assert driver.run(job) == [(None, "[1, null]")]
+
+
 @pytest.mark.parametrize("how", ["direct", "staged", "a stream"])
 def test_a_channel_without_nulls_takes_frames_that_have_none(
     replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch, how: str

@@ -52,10 +52,9 @@ from permitflow.spark.options import WriteOptions
 from permitflow.spark.schema import arrow_schema
 from permitflow.spark.sink import ExchangeWriter
 from permitflow.tracing import read_trace
-from permitflow.wire.schemas import nullable
 from permitflow_model.permit_channel_trace import rows_of
-from tests.impl.spark.conftest import Driver
-from tests.support.served_exchange import channels_of, consume, consumers, produce
+from tests.impl.spark.conftest import KEEPING, Driver, options_of
+from tests.support.served_exchange import channels_of, consume, consumers, produce, served_exchange
 
 Options = dict[str, str]
 Received = list[list[pa.RecordBatch] | str]
@@ -126,13 +125,13 @@ def test_all_types_arrive_as_sparks_own_arrow_schema_in_utc(driver: Driver, opti
             frame = spark.sql(TYPES)
             with consumers(options) as receiving:
                 frame.write.format("permitflow").mode("append").options(**options).save()
-                return arrow_schema(frame.schema), [future.result() for future in receiving]
+                return arrow_schema(frame.schema.toNullable()), [future.result() for future in receiving]
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     schema, (first, second) = driver.run(job)
     assert isinstance(first, list)
-    assert first[0].schema.equals(nullable(schema))
+    assert first[0].schema.equals(schema)
     assert schema.field("at").type == pa.timestamp("us", "UTC")
     rows = [row for batches in (first, second) for batch in batches for row in batch.to_pylist()]  # type: ignore[union-attr]  # no error in words
     assert [row["id"] for row in rows] == list(range(100))
