@@ -113,10 +113,12 @@ _OVER = (ChannelError, ChannelSpentError, SchemaMismatchError, UnknownChannelErr
 # The driver's abort waits this long: the exchange itself may be the cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
 
-# Spark's local properties that name a task's micro-batch.
+# Spark's local properties: they name a task's micro-batch, and tell how its session reads names.
 _QUERY_PROPERTY = "sql.streaming.queryId"
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
+
+_CASE_PROPERTY = "spark.sql.caseSensitive"
 
 
 def _at_once(act: Callable[[S], T], on: Sequence[S], at_once: int = _AT_ONCE) -> list[T]:
@@ -199,6 +201,21 @@ def _require_carried(schema: StructType) -> None:
                 rule = "must have types that PySpark has in Arrow: cast this one, as to STRING, or leave it out"
                 value = f"{field.name} {field.dataType.simpleString()}"
                 raise InvalidParametersError(name="the frame's columns", value=value, rule=rule) from None
+
+
+def _require_distinct(names: Sequence[str], context: TaskContext) -> None:
+    """Refuse columns that differ only by case, unless the session tells them apart; a task, which knows that.
+
+    Raises:
+        InvalidParametersError: there are some, and readers in Spark could not take them.
+    """
+    if len({name.lower() for name in names}) == len(names) or context.getLocalProperty(_CASE_PROPERTY) == "true":
+        return
+    rule = (
+        "must have names that differ by more than case: rename the others, or set spark.sql.caseSensitive=true, also "
+        "where they are read"
+    )
+    raise InvalidParametersError(name="the frame's columns", value=names, rule=rule)
 
 
 class SentMessage(WriterCommitMessage):
@@ -441,11 +458,13 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
+            InvalidParametersError: columns differ only by case.
             TaskRetryError: this is not the task's first attempt, and the first has not broken the channel.
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         context = _context()
+        _require_distinct(self._schema.names, context)
         attempt = TaskAttempt(self._job, context.partitionId(), context.taskAttemptId())
         with earlier_attempts_named():
             if context.attemptNumber() > 0:
@@ -546,6 +565,7 @@ class _Staged(_Sending):
         return Decisions(checkpoint) if is_divided and checkpoint is not None else None
 
     def _stage(self, batches: "Iterator[pa.RecordBatch]", key: BatchKey, context: TaskContext) -> StagedMessage:
+        _require_distinct(self._schema.names, context)
         # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)

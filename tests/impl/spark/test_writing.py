@@ -389,6 +389,29 @@ def test_columns_of_one_name_are_refused_by_the_driver(options: Options) -> None
         PermitflowDataSource(options).writer(StructType().add("a", LongType()).add("a", LongType()), overwrite=False)
 
 
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_columns_that_differ_only_by_case_need_a_session_that_cares(
+    driver: Driver, replay_options: Options, delivery: str
+) -> None:
+    options = {**replay_options, "delivery": delivery, "channels": "1"}
+
+    def job(spark: SparkSession) -> list[Row]:
+        frame = spark.sql("SELECT 1 AS id, 2 AS ID")
+        frame.write.format("permitflow").mode("append").options(**options).save()
+        source = spark.read.format("permitflow").options(**replay_options).option("channels", "1")
+        return source.schema(frame.schema).load().collect()
+
+    def caring(spark: SparkSession) -> list[Row]:
+        spark.conf.set("spark.sql.caseSensitive", "true")
+        try:
+            return job(spark)
+        finally:
+            spark.conf.unset("spark.sql.caseSensitive")
+
+    assert "must have names that differ by more than case: rename" in driver.failure(job)
+    assert driver.run(caring) == [Row(id=1, ID=2)]
+
+
 MONTHS = YearMonthIntervalType(YearMonthIntervalType.MONTH)
 
 
