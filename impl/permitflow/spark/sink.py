@@ -96,15 +96,15 @@ if TYPE_CHECKING:
     from permitflow.dispatch.keys import Splitter
     from permitflow.stream.traffic import ChannelTraffic
 
-    Routed: TypeAlias = tuple[str, pa.RecordBatch]
-    """The channel of a chunk, and the chunk."""
+    Routed: TypeAlias = dict[str, pa.RecordBatch]
+    """The parts of a batch, by channel."""
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-# Channels that are opened at the same time.
+# Channels that are opened, or ended, at the same time.
 _AT_ONCE = 16
 
 # Errors of a channel in which a job that has failed has nobody to tell.
@@ -295,30 +295,39 @@ class _Sending:
             ChannelCancelledError: the reader needs no more rows; those that it had not read are dropped.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
-        chunks = self._routed(batches, context)
-        first = next(chunks, None)
+        routed = self._routed(batches, context)
+        first = next(routed, None)
         if first is None:
             return SentMessage({})
-        with recording(self._options.exchange.trace_dir, f"write-{first[0]}-task-{context.partitionId()}") as streams:
-            return self._send(staging, attempt, chain([first], chunks), streams)
+        name = f"write-{next(iter(first))}-task-{context.partitionId()}"
+        with recording(self._options.exchange.trace_dir, name) as streams:
+            return self._send(staging, attempt, chain([first], routed), streams)
 
     def _send(
-        self, staging: Staging | None, attempt: TaskAttempt | None, chunks: "Iterable[Routed]", streams: StreamRecording
+        self, staging: Staging | None, attempt: TaskAttempt | None, routed: "Iterable[Routed]", streams: StreamRecording
     ) -> SentMessage:
         from permitflow.spark.schema import conform
 
         wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
         with ExitStack() as stack:
-            for channel, chunk in chunks:
-                if channel not in sinks:
-                    opened = self._opened(
-                        channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt
-                    )
-                    sinks[channel] = stack.enter_context(opened)
+
+            def reach(channel: str) -> "BlockingSink":
+                opened = self._opened(channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt)
+                return stack.enter_context(opened)
+
+            for parts in routed:
+                new = [channel for channel in parts if channel not in sinks]
+                for channel, opened in zip(new, _at_once(reach, new), strict=True):
+                    sinks[channel] = opened
                     streams.add(opened)
-                sinks[channel].send(conform(chunk, sinks[channel].schema))
-            for channel, sink in sinks.items():
-                _require_wanted(channel, sink.end(closes_channel=False, until=EndOutcome.ACCEPTED))
+                for channel, part in parts.items():
+                    for chunk in slices(part, self._options.chunk_rows or part.num_rows):
+                        sinks[channel].send(conform(chunk, sinks[channel].schema))
+            outcomes = _at_once(
+                lambda sink: sink.end(closes_channel=False, until=EndOutcome.ACCEPTED), [*sinks.values()]
+            )
+            for channel, outcome in zip(sinks, outcomes, strict=True):
+                _require_wanted(channel, outcome)
             return SentMessage({channel: sink.statistics().sent_rows for channel, sink in sinks.items()})
 
     def _opened(self, channel: str, **stated: Unpack["PutOptions"]) -> "BlockingSink":
@@ -397,24 +406,20 @@ class _Sending:
             sink.end(closes_channel=False)
 
     def _routed(self, batches: "Iterable[pa.RecordBatch]", context: TaskContext) -> "Iterator[Routed]":
-        """The chunks of a task, each with its channel."""
+        """The batches of a task, each in parts for their channels."""
         from permitflow.spark.schema import arrow_schema, conform
 
         target, own_channel = arrow_schema(self._schema), self.channel_of(context)
-        split = self._by_key() if self._options.key else lambda batch: [(own_channel, batch)]
-        for batch in batches:
-            if batch.num_rows > 0:
-                for channel, part in split(conform(batch, target)):
-                    for chunk in slices(part, self._options.chunk_rows or part.num_rows):
-                        yield channel, chunk
+        split = self._by_key() if self._options.key else lambda batch: {own_channel: batch}
+        return (split(conform(batch, target)) for batch in batches if batch.num_rows > 0)
 
-    def _by_key(self) -> "Callable[[pa.RecordBatch], Iterable[Routed]]":
+    def _by_key(self) -> "Callable[[pa.RecordBatch], Routed]":
         channels, splitter = self._options.exchange.channels, self._splitter()
         owners = spread(len(channels))
 
-        def split(batch: "pa.RecordBatch") -> "Iterable[Routed]":
+        def split(batch: "pa.RecordBatch") -> "Routed":
             found = zip(channels, splitter.split(batch, owners), strict=True)
-            return ((channel, part) for channel, part in found if part is not None)
+            return {channel: part for channel, part in found if part is not None}
 
         return split
 

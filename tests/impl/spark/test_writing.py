@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from threading import Barrier
 from time import sleep
 
 import pyarrow as pa
@@ -32,6 +34,7 @@ from pyspark.sql.types import (
 )
 
 from permitflow import client
+from permitflow.client import blocking
 from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import (
@@ -363,6 +366,21 @@ def test_an_attempt_with_a_key_may_send_into_each_channel(options: Options, monk
         tasks.run(Attempt(0, number=0, attempt=9), [both])
     with pytest.raises(ChannelAbortedError):
         tasks.writer.commit([first])
+
+
+@pytest.mark.parametrize("step", ["open_sink", "BlockingSink.end"])
+def test_a_task_with_a_key_reaches_its_channels_side_by_side(
+    options: Options, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    both, alone = Barrier(2, timeout=SOON_SECONDS), attrgetter(step)(blocking)
+
+    def together(*stated: object, **options: object) -> object:
+        both.wait()
+        return alone(*stated, **options)
+
+    monkeypatch.setattr(f"permitflow.client.blocking.{step}", together)
+    rows = pa.record_batch({"id": pa.array([*range(20)], pa.int64())})
+    Tasks({**options, "key": "id"}, monkeypatch).run(Attempt(0, number=0, attempt=5), [rows])
 
 
 def test_a_chunk_has_no_more_rows_than_it_may(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
