@@ -82,7 +82,7 @@ from permitflow.names import spread_over
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions
-from permitflow.spark.patience import AWAY, Patience, in_words
+from permitflow.spark.patience import AWAY, Patience, in_words, is_away
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.stream.control import MOST_CHANNELS, ChannelState, Published, Retention, StagedPart
@@ -442,6 +442,8 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         """Draw the job's name; planning process, once per job."""
         super().__init__(options, schema)
         self._job = uuid4().hex
+        self._is_kept = False
+        """May a channel keep the rows of a job that has failed, if the exchange was away when it was told?"""
 
     def require_channels(self) -> None:
         """Ask for the channels; planning process: of each task that fails, Spark logs hundreds of lines.
@@ -454,10 +456,12 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         """
         exchange = self._options.exchange
         if len(several(exchange.address)) > 1:
+            self._is_kept = True
             return
         with self._dialled(exchange.address, exchange.timeout_seconds) as orders:
             for told in orders.statistics(exchange.channels).channels:
                 _require_producible(told)
+                self._is_kept |= told.kept is not None
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
@@ -519,24 +523,40 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Fail the readers of the job's rows, and those who wait for the first; driver side, once, after a failure.
 
-        What cannot be told goes into the log: beside an error of the abort, Spark would show the one of a task in
-        hundreds of lines.
+        Where rows are kept, it tries again for a while if the exchange is away, as one that starts again: the rows of
+        the job would look like all of them.  What cannot be told goes into the log: beside an error of the abort,
+        Spark would show the one of a task in hundreds of lines.
         """
-        failures = [failure for failure in _at_once(self._abort, self._options.exchange.channels) if failure]
-        if failures:
-            _log.warning("readers may wait for a job that has failed, until their time-out: %s", failures[0])
-
-    def _abort(self, channel: str) -> PermitflowError | None:
-        timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
+        exchange = self._options.exchange
+        patience = Patience(min(exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS), exchange.channels)
+        left = exchange.channels
         try:
-            with self.open_for_a_word(channel, timeout_seconds=timeout_seconds, failed_job=self._job) as sink:
-                sink.abort("the Spark job that was writing into it has failed")
+            while failures := self._not_told(left, round(patience.remaining_seconds, 1)):
+                left = tuple(failures)
+                error = next(filter(is_away, failures.values()), failures[left[0]])
+                if not self._is_kept:
+                    raise error
+                patience.wait(error)
         except PermitflowError as error:
-            # The failed task may have aborted the channel already, or the channel had ended or been read before this
-            # job, or was reset since it began, or has none of this job's rows: no reader waits there for this job.
-            is_over = isinstance(error, _OVER) and not isinstance(error, PeerGoneError)
-            return None if is_over else error
-        return None
+            what = "readers may wait for a job that has failed, until their time-out, or take its rows for all of them"
+            _log.warning("%s: %s", what, error)
+
+    def _not_told(self, channels: Sequence[str], timeout_seconds: float) -> dict[str, PermitflowError]:
+        """Say in channels that the job has failed; return those in which that failed, and why."""
+
+        def tell(channel: str) -> PermitflowError | None:
+            try:
+                with self.open_for_a_word(channel, timeout_seconds=timeout_seconds, failed_job=self._job) as sink:
+                    sink.abort("the Spark job that was writing into it has failed")
+            except PermitflowError as error:
+                # The failed task may have aborted the channel already, or the channel had ended or been read before
+                # this job, or was reset since it began, or has none of this job's rows: no reader waits there for it.
+                is_over = isinstance(error, _OVER) and not isinstance(error, PeerGoneError)
+                return None if is_over else error
+            return None
+
+        told = zip(channels, _at_once(tell, channels), strict=True)
+        return {channel: error for channel, error in told if error is not None}
 
 
 class StagedMessage(WriterCommitMessage):

@@ -5,6 +5,7 @@ What a writer does that Spark has started a second time, or for a commit or an a
 
 import asyncio
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -588,8 +589,27 @@ def test_an_abort_that_nobody_hears_is_no_second_error(options: Options, caplog:
     gone = WriteOptions.parse({**options, "address": "127.0.0.1:1"})
     ExchangeWriter(gone, ONE_COLUMN).abort([None])
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "readers may wait for a job that has failed, until their time-out"
+        "readers may wait for a job that has failed, until their time-out, or take its rows for all of them"
     ]
+
+
+def test_an_abort_awaits_an_exchange_that_starts_again(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that it has kept would look like all of them."""
+    monkeypatch.setattr("permitflow.spark.sink.ABORT_TIMEOUT_SECONDS", 3 * SOON_SECONDS)
+    durable = (*KEEPING, "--store", str(tmp_path))
+    with served_exchange(more=durable, address=address) as served:
+        options = options_of(served)
+        tasks = Tasks(options, monkeypatch)
+        tasks.writer.require_channels()
+        tasks.run(Attempt(0, number=0, attempt=5))
+        served.signal(signal.SIGKILL)
+    with ThreadPoolExecutor(1) as pool:
+        abort = pool.submit(tasks.writer.abort, [None])
+        with served_exchange(more=durable, address=address):
+            abort.result()
+            assert [state_of(options, channel) for channel in channels_of(options)] == ["broken", "waiting"]
 
 
 def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:
