@@ -36,6 +36,7 @@ from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_fram
 from tests.support.served import served
 from tests.support.turns import until
 
+LISTEN = "tcp://127.0.0.1:0"
 SOON_SECONDS = 10.0
 BOTH = pytest.mark.parametrize("retention", Retention)
 
@@ -74,16 +75,16 @@ async def rows_in(receiver: ReceiveEnd[Any]) -> int:
 
 
 @asynccontextmanager
-async def world(retention: Retention, listen: str) -> AsyncIterator[World]:
+async def world(retention: Retention) -> AsyncIterator[World]:
     window = ChannelParameters(row_permits=64, permit_batch=16)
-    opened = served(CHANNEL, parameters=window, schema=SCHEMA, retention=retention, listen=listen)
+    opened = served(CHANNEL, parameters=window, schema=SCHEMA, retention=retention, listen=LISTEN)
     async with opened as (exchange, address), asyncio.timeout(SOON_SECONDS):
         yield World(exchange, address)
 
 
 @BOTH
-async def test_tasks_that_send_once_come_to_a_clean_end(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_tasks_that_send_once_come_to_a_clean_end(retention: Retention) -> None:
+    async with world(retention) as job:
         for partition in range(3):
             await job.send(partition, partition)
         await job.commit(30)
@@ -110,8 +111,8 @@ async def test_an_attempt_counts_once_its_end_is_answered(retention: Retention) 
 
 
 @BOTH
-async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1)
         with pytest.raises(TaskRetryError, match="task attempt 2"):
             await job.send(2)
@@ -120,8 +121,8 @@ async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Rete
 
 
 @BOTH
-async def test_a_second_attempt_beside_the_first_breaks_it_too(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_second_attempt_beside_the_first_breaks_it_too(retention: Retention) -> None:
+    async with world(retention) as job:
         with pytest.raises(ChannelAbortedError, match="written for the second time"):
             await two_at_once(job)
 
@@ -137,8 +138,8 @@ async def two_at_once(job: World) -> None:
 
 
 @BOTH
-async def test_a_second_attempt_leaves_a_channel_whole_that_has_no_rows(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_second_attempt_leaves_a_channel_whole_that_has_no_rows(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1, rows=0)
         with pytest.raises(TaskRetryError):
             await job.send(2)
@@ -148,9 +149,9 @@ async def test_a_second_attempt_leaves_a_channel_whole_that_has_no_rows(retentio
 
 
 @BOTH
-async def test_rows_that_do_not_count_break_the_channel_at_the_end(retention: Retention, listen: str) -> None:
+async def test_rows_that_do_not_count_break_the_channel_at_the_end(retention: Retention) -> None:
     """The attempt that counts had no rows, and another one had some; or the exchange was restarted."""
-    async with world(retention, listen) as job:
+    async with world(retention) as job:
         await job.send(1)
         with pytest.raises(JobTotalError, match=r"0 rows of job 'job' count .* has taken 10"):
             await job.commit(0)
@@ -159,8 +160,8 @@ async def test_rows_that_do_not_count_break_the_channel_at_the_end(retention: Re
 
 
 @BOTH
-async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1)
         await job.commit(10, closes_channel=False)  # another job continues the stream
         with pytest.raises(TaskRetryError):
@@ -173,11 +174,9 @@ async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: R
 
 @BOTH
 @pytest.mark.parametrize("sends", [True, False], ids=["beside it", "before it"])
-async def test_a_job_does_not_end_a_channel_with_parts_of_another(
-    retention: Retention, sends: bool, listen: str
-) -> None:
+async def test_a_job_does_not_end_a_channel_with_parts_of_another(retention: Retention, sends: bool) -> None:
     """Its driver was killed, or it still runs; a reader would take a part of its rows for all."""
-    async with world(retention, listen) as job:
+    async with world(retention) as job:
         async with AsyncExitStack() as stack:
             if sends:
                 await (await stack.enter_async_context(job.attempt(1, job="killed"))).send(chunk(0, 10))
@@ -198,8 +197,8 @@ async def test_a_job_does_not_end_a_channel_with_parts_of_another(
 
 
 @BOTH
-async def test_an_attempt_that_ends_its_channel_breaks_it(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job, job.attempt(1) as sender:
+async def test_an_attempt_that_ends_its_channel_breaks_it(retention: Retention) -> None:
+    async with world(retention) as job, job.attempt(1) as sender:
         await sender.send(chunk(0, 10))
         with pytest.raises(ChannelAbortedError, match="an attempt at a task was to end it, which only its job may do"):
             await sender.end()
@@ -226,8 +225,8 @@ async def read_to_the_end(carrier: Conversation) -> None:
 
 
 @BOTH
-async def test_a_job_that_fails_breaks_a_channel_with_its_rows(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_job_that_fails_breaks_a_channel_with_its_rows(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1)
         await job.abort()
         with pytest.raises(ChannelAbortedError, match="it has failed"):
@@ -252,9 +251,9 @@ async def test_a_job_whose_abort_is_cut_off_leaves_a_part() -> None:
 
 
 @BOTH
-async def test_who_waits_for_a_failed_jobs_first_row_is_told(retention: Retention, listen: str) -> None:
+async def test_who_waits_for_a_failed_jobs_first_row_is_told(retention: Retention) -> None:
     """The channel is as it was: the job can run again."""
-    async with served(CHANNEL, retention=retention, listen=listen) as (exchange, address):
+    async with served(CHANNEL, retention=retention, listen=LISTEN) as (exchange, address):
         job = World(exchange, address)
         async with asyncio.timeout(SOON_SECONDS), asyncio.TaskGroup() as tasks:
             waiting = [tasks.create_task(failure_of(each)) for each in (job.read(), describe(address, CHANNEL))]
@@ -274,8 +273,8 @@ async def failure_of(doing: Awaitable[object]) -> PermitflowError:
 
 
 @BOTH
-async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1, rows=0)
         await job.exchange.reset_channel(CHANNEL)
         with pytest.raises(ChannelResetError):
@@ -286,8 +285,8 @@ async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Re
 
 
 @BOTH
-async def test_a_job_that_fails_without_rows_settles_no_schema(retention: Retention, listen: str) -> None:
-    async with served(CHANNEL, retention=retention, listen=listen) as (_, address):
+async def test_a_job_that_fails_without_rows_settles_no_schema(retention: Retention) -> None:
+    async with served(CHANNEL, retention=retention, listen=LISTEN) as (_, address):
         with pytest.raises(ChannelResetError):
             await put(address, CHANNEL, pa.schema({"wrong": pa.string()}), failed_job="job").__aenter__()
         async with put(address, CHANNEL, SCHEMA) as sender:
@@ -295,9 +294,9 @@ async def test_a_job_that_fails_without_rows_settles_no_schema(retention: Retent
 
 
 @BOTH
-async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Retention, listen: str) -> None:
+async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Retention) -> None:
     """Its abort may be late: it can have been interrupted before its first task."""
-    async with world(retention, listen) as job:
+    async with world(retention) as job:
         async with job.attempt(2, job="next") as sender:  # it has not sent yet
             with pytest.raises(ChannelResetError):
                 await job.abort()
@@ -310,7 +309,7 @@ async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Rete
         assert await job.read() == 10
 
 
-async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytest.MonkeyPatch, listen: str) -> None:
+async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another job's, while both ends negotiate whether they share memory."""
     has_come, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -319,7 +318,7 @@ async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytes
         await goes_on.wait()
         return await meet(*offered, **stated)
 
-    async with served(CHANNEL, listen=listen) as (exchange, address), asyncio.timeout(SOON_SECONDS):
+    async with served(CHANNEL, listen=LISTEN) as (exchange, address), asyncio.timeout(SOON_SECONDS):
         job = World(exchange, address)
         monkeypatch.setattr(remote_end, "meet", held)
         async with asyncio.TaskGroup() as tasks:
@@ -332,11 +331,11 @@ async def test_a_failed_job_spares_a_producer_that_just_comes(monkeypatch: pytes
         assert await job.read() == 10
 
 
-async def test_a_failed_job_from_before_a_restart_is_heard(listen: str, tmp_path: Path) -> None:
+async def test_a_failed_job_from_before_a_restart_is_heard(tmp_path: Path) -> None:
     """Rows that are not acknowledged may be its own."""
     for restarts in (False, True):
         with SqliteStore(tmp_path / "store") as store:
-            kept = {"retention": Retention.REPLAY, "schema": SCHEMA, "listen": listen, "store": store}
+            kept = {"retention": Retention.REPLAY, "schema": SCHEMA, "listen": LISTEN, "store": store}
             async with served(CHANNEL, **kept) as (exchange, address):
                 job = World(exchange, address)
                 if not restarts:
@@ -351,10 +350,10 @@ async def test_a_failed_job_from_before_a_restart_is_heard(listen: str, tmp_path
 
 
 @BOTH
-async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention, listen: str) -> None:
+async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention) -> None:
     """It fails before its first row, and its abort leaves the channel to the next job."""
     lacking = [CHANNEL, "nowhere"]
-    async with world(retention, listen) as job:
+    async with world(retention) as job:
         with pytest.raises(UnknownChannelError, match="nowhere"):
             await put(job.address, CHANNEL, SCHEMA, attempt=TaskAttempt("job", 0, 1), job_channels=lacking).__aenter__()
         with pytest.raises(ChannelResetError):
@@ -364,10 +363,10 @@ async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention
         assert await job.read() == 10
 
 
-async def test_of_a_jobs_channels_a_thousand_are_looked_for(listen: str) -> None:
+async def test_of_a_jobs_channels_a_thousand_are_looked_for() -> None:
     """A peer that names more costs others no more time."""
     named = [CHANNEL] * MOST_CHANNELS
-    async with world(Retention.ONCE, listen) as job:
+    async with world(Retention.ONCE) as job:
         async with put(job.address, CHANNEL, SCHEMA, job_channels=[*named, "nowhere"]) as sender:
             await sender.end()
         with pytest.raises(UnknownChannelError, match="nowhere"):
@@ -375,9 +374,9 @@ async def test_of_a_jobs_channels_a_thousand_are_looked_for(listen: str) -> None
 
 
 @BOTH
-async def test_a_failed_job_that_has_sent_is_heard_without_a_channel(retention: Retention, listen: str) -> None:
+async def test_a_failed_job_that_has_sent_is_heard_without_a_channel(retention: Retention) -> None:
     """The other channel was removed meanwhile."""
-    async with world(retention, listen) as job:
+    async with world(retention) as job:
         await job.send(1)
         async with put(job.address, CHANNEL, SCHEMA, failed_job="job", job_channels=["removed"]) as sender:
             sender.abort("it has failed")
@@ -386,8 +385,8 @@ async def test_a_failed_job_that_has_sent_is_heard_without_a_channel(retention: 
 
 
 @BOTH
-async def test_a_reset_ends_the_jobs_of_a_channel(retention: Retention, listen: str) -> None:
-    async with world(retention, listen) as job:
+async def test_a_reset_ends_the_jobs_of_a_channel(retention: Retention) -> None:
+    async with world(retention) as job:
         await job.send(1)
         await job.exchange.reset_channel(CHANNEL)
         with pytest.raises(ChannelResetError):
@@ -397,8 +396,8 @@ async def test_a_reset_ends_the_jobs_of_a_channel(retention: Retention, listen: 
         await job.commit(0, job="next")
 
 
-async def test_staged_rows_have_an_attempt_of_their_own(listen: str) -> None:
-    async with world(Retention.REPLAY, listen) as job:
+async def test_staged_rows_have_an_attempt_of_their_own() -> None:
+    async with world(Retention.REPLAY) as job:
         stated: dict[str, Any] = {"staging": Staging("q", 0, 0, "x"), "attempt": TaskAttempt("job", 0, 1)}
         with pytest.raises(InvalidParametersError, match="staged rows have an attempt of their own"):
             async with put(job.address, CHANNEL, SCHEMA, **stated):

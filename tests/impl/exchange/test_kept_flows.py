@@ -36,7 +36,7 @@ def parameters(request: pytest.FixtureRequest) -> Parameters:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def live(request: pytest.FixtureRequest, parameters: Parameters, listen: str, tmp_path: Path) -> Callable[[], Life]:
+def live(request: pytest.FixtureRequest, parameters: Parameters, tmp_path: Path) -> Callable[[], Life]:
     """Serve a channel: in memory by the same exchange each time, on disk by the next one."""
 
     def exchange_on(store: SqliteStore | None) -> Exchange:
@@ -51,7 +51,7 @@ def live(request: pytest.FixtureRequest, parameters: Parameters, listen: str, tm
         store = SqliteStore(tmp_path) if request.param == "sqlite" else None
         exchange = in_memory if store is None else exchange_on(store)
         try:
-            async with ExchangeServer(exchange, listen) as server:
+            async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server:
                 yield exchange.replay_channel(CHANNEL), server.address
         finally:
             if store is not None:

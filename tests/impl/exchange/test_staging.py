@@ -1,4 +1,4 @@
-"""Staged rows, over both carriers: invisible until published, once, or refused; a slow consumer stops the writers.
+"""Staged rows: invisible until published, once, or refused; a slow consumer stops the writers.
 
 Writers as Spark has them: attempts fail, run on late, and are repeated; batches are run again.  An exchange with a
 store on disk starts again: what is staged and published is neither lost nor repeated.
@@ -92,11 +92,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(address: str) -> AsyncIterator[World]:
+async def world() -> AsyncIterator[World]:
     exchange = Exchange(parameters=_WINDOW)
     for name in CHANNELS:
         exchange.add_channel(name, retention=Retention.REPLAY, staging_rows=STAGING_ROWS)
-    async with ExchangeServer(exchange, address) as server:
+    async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server:
         yield World(exchange, server.address)
     for name in CHANNELS:
         await exchange.remove_channel(name)
@@ -106,8 +106,8 @@ def chunk(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
-async def test_rows_are_seen_when_their_batch_is_published_in_order(listen: str) -> None:
-    async with world(listen) as here:
+async def test_rows_are_seen_when_their_batch_is_published_in_order() -> None:
+    async with world() as here:
         last = await here.stage([5, 6], 2)
         other = await here.stage([7], 1, channel="b")
         first = await here.stage([1, 2, 3], 0)
@@ -117,8 +117,8 @@ async def test_rows_are_seen_when_their_batch_is_published_in_order(listen: str)
         assert await here.read(1, "b") == [7]
 
 
-async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) -> None:
-    async with world(listen) as here, asyncio.TaskGroup() as group:
+async def test_a_slow_consumer_stops_the_writers_of_the_next_batch() -> None:
+    async with world() as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(16)]))
         assert here.next_row() == 16
         assert here.kept().published_rows == 8, "the others have permits"
@@ -132,8 +132,8 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) 
         assert here.exchange.statistics(["a"])[0].waiting_seconds > 0
 
 
-async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(listen: str) -> None:
-    async with world(listen) as here, control(here.address) as orders:
+async def test_a_channel_that_is_closed_ends_behind_all_that_was_published() -> None:
+    async with world() as here, control(here.address) as orders:
         assert not await here.publish(await here.stage([*range(16)]))
         (position,) = await orders.close_channels(["a"])
         assert (position.state, position.next_row) == (ChannelState.ENDED, 16)
@@ -150,8 +150,8 @@ async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(liste
         assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
 
 
-async def test_refusals_of_staging_are_typed_errors(listen: str) -> None:
-    async with world(listen) as here:
+async def test_refusals_of_staging_are_typed_errors() -> None:
+    async with world() as here:
         here.exchange.add_channel("once")
         with pytest.raises(RetentionError):
             await here.stage([1], channel="once")
@@ -370,8 +370,8 @@ async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Pa
             await exchange.staging.prepare("q", 0, [staged])
 
 
-async def test_a_channel_with_prepared_rows_is_not_ended_or_removed(listen: str) -> None:
-    async with world(listen) as here:
+async def test_a_channel_with_prepared_rows_is_not_ended_or_removed() -> None:
+    async with world() as here:
         prepared, other = await here.stage([1, 2]), await here.stage([3], 1, channel="b")
         await here.exchange.replay_channel("a").append(chunk([0]))
         async with control(here.address) as orders:
@@ -388,8 +388,8 @@ async def test_a_channel_with_prepared_rows_is_not_ended_or_removed(listen: str)
             assert [at.state for at in await orders.close_channels(CHANNELS)] == [ChannelState.ENDED] * 2
 
 
-async def test_a_producer_cannot_end_a_channel_with_prepared_rows(listen: str) -> None:
-    async with world(listen) as here:
+async def test_a_producer_cannot_end_a_channel_with_prepared_rows() -> None:
+    async with world() as here:
         prepared = await here.stage([1, 2])
         async with control(here.address) as orders:
             await orders.prepare("q", 0, [prepared])
@@ -401,8 +401,8 @@ async def test_a_producer_cannot_end_a_channel_with_prepared_rows(listen: str) -
         assert await here.read(3) == [3, 1, 2]
 
 
-async def test_prepared_rows_outlive_a_purge_and_a_broken_channel(listen: str) -> None:
-    async with world(listen) as here, control(here.address) as orders:
+async def test_prepared_rows_outlive_a_purge_and_a_broken_channel() -> None:
+    async with world() as here, control(here.address) as orders:
         prepared = await here.stage([1, 2])
         await orders.prepare("q", 0, [prepared])
         await orders.purge(["a"])
@@ -441,8 +441,8 @@ async def test_no_channel_is_ended_or_removed_while_rows_are_prepared(tmp_path: 
         exchange.staging.stop()
 
 
-async def test_force_drops_prepared_rows_with_their_channel(listen: str) -> None:
-    async with world(listen) as here:
+async def test_force_drops_prepared_rows_with_their_channel() -> None:
+    async with world() as here:
         prepared = await here.stage([1, 2])
         async with control(here.address) as orders:
             await orders.prepare("q", 0, [prepared])
@@ -489,8 +489,8 @@ async def test_each_row_comes_once_in_order_over_any_number_of_restarts(tmp_path
     assert found == [*range(36)]
 
 
-async def test_a_batch_is_not_published_into_a_channel_that_has_ended(listen: str) -> None:
-    async with world(listen) as here, control(here.address) as orders:
+async def test_a_batch_is_not_published_into_a_channel_that_has_ended() -> None:
+    async with world() as here, control(here.address) as orders:
         parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
         await orders.close_channels(["b"])
         with pytest.raises(ChannelClosedError):

@@ -123,7 +123,7 @@ def used(disk: Path, way: str, rows: int, batches: int) -> Any:
 
 
 @pytest.mark.parametrize("batches", [0, 20], ids=["filled by rows", "filled by another program"])
-@pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.long), 2000, 5000])
+@pytest.mark.parametrize("rows", [2000, *(pytest.param(rows, marks=pytest.mark.long) for rows in (100, 5000))])
 def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: Path, rows: int, batches: int) -> None:
     facts = used(small_disk, "fill", rows, batches)
     assert facts["left to producers"] == 0
