@@ -1,6 +1,6 @@
 """``SharedWindow.tla``, action for action: aligned inputs that are streams of one connection, and share its window.
 
-RisingWave's issue #4505; docs/protocols/gate.md tells it beside the gate that has no such deadlock.
+RisingWave's #4505; docs/protocols/gate.md tells it beside the gate that has no such deadlock.
 """
 
 from dataclasses import dataclass

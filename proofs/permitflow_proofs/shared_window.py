@@ -151,7 +151,7 @@ def theorems() -> tuple[Theorem, ...]:
             "stuck",
             "NeverStuck",
             "One blocked input fills the window of the connection if its own is as large, and any number of others "
-            "wait for ever (RisingWave's issue #4505).",
+            "wait for ever (RisingWave's #4505).",
             claim("an input is blocked, and nothing of it is unread", _blocks, "one message is"),
             claim("the blocked input sends one message more, while the window has room", _fills, "and without room"),
             claim("where the window is full, another input that waits is stuck", _stuck, "room for one more"),

@@ -4,7 +4,7 @@
 (* streams of one connection, as HTTP/2 has them: each stream has a window *)
 (* of its own, and all share the window of the connection.  An input that  *)
 (* is blocked by its barrier is not read; what it has received fills the   *)
-(* connection's window, and the others wait (RisingWave's issue #4505).    *)
+(* connection's window, and the others wait (RisingWave's #4505).          *)
 (*                                                                         *)
 (* Not modelled: data behind a barrier one by one, bytes, the end of a     *)
 (* stream.                                                                 *)
