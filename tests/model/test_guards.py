@@ -4,7 +4,7 @@ import pytest
 
 from permitflow_model import demand, input_gate, input_gate_credit
 from permitflow_model.kernel.guards import false_guard
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Disabled, System, require
 
 DEMAND = demand.SYSTEM, demand.Parameters(size=2, batch=1, initial=0)
 GATE = input_gate.SYSTEM, input_gate_credit.Parameters(inputs=1, exclusive=0, floating=2, backlog=2)
@@ -30,6 +30,15 @@ def test_a_false_guard_is_told_with_its_values(
     with pytest.raises(Disabled) as refused:
         system.perform(action, system.initial(parameters), parameters, *arguments)
     assert false_guard(refused.value) == guard
+
+
+def test_of_two_guards_on_a_line_the_false_one_is_told() -> None:
+    def step(count: int) -> None:
+        require(count > 0); require(count > 1)  # fmt: skip  # noqa: E702
+
+    with pytest.raises(Disabled) as refused:
+        step(1)
+    assert false_guard(refused.value) == "count > 1 is false (count = 1)"
 
 
 def test_without_the_models_text_nothing_is_told() -> None:

@@ -11,10 +11,10 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
+from permitflow_model.kernel.guards import false_condition
 from permitflow_model.kernel.system import Disabled, System, shown
 from permitflow_model.manifest import find_spec_directory, parts_of
 
@@ -110,7 +110,12 @@ def false_guard(
     try:
         system.perform(action, state, parameters, *arguments)
     except Disabled as refusal:
-        guard, values = _refused(refusal.__traceback__)
+        found = false_condition(refusal)
+        if found is None:
+            raise LookupError(f"the text of {action} is not at hand") from refusal
+        condition, frame = found
+        guard = _guard(condition)
+        values = tuple(eval(side, frame.f_globals, frame.f_locals) for side in guard.sides)
         worded = words.get(guard.text)
         compared = f" ({guard.template.format(*map(shown, values))})" if values else ""
         sentence = worded(*values) if worded else f"{guard.text} is false{compared}"
@@ -131,46 +136,28 @@ def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
 class _Guard:
     """A condition that ``require`` is given."""
 
-    first_line: int
-    last_line: int
     text: str
     template: str
     """A comparison with room for the values of its sides, as in ``{} < {}``."""
     sides: tuple[CodeType, ...]
 
 
-def _guard(call: ast.Call) -> _Guard:
-    condition = call.args[0]
+def _guard(condition: ast.expr) -> _Guard:
     template, operands = "", list[ast.expr]()
     if isinstance(condition, ast.Compare):
         operands = [condition.left, *condition.comparators]
         room: list[ast.expr] = [ast.Name("{}") for _ in condition.comparators]
         template = ast.unparse(ast.Compare(ast.Name("{}"), condition.ops, room))
     sides = tuple(compile(ast.Expression(operand), "<guard>", "eval") for operand in operands)
-    return _Guard(call.lineno, call.end_lineno or call.lineno, ast.unparse(condition), template, sides)
+    return _Guard(ast.unparse(condition), template, sides)
 
 
-def _refused(traceback: TracebackType | None) -> tuple[_Guard, tuple[int, ...]]:
-    """The condition that ``require`` was given, and the values of its two sides if it compares."""
-    places: list[TracebackType] = []
-    while traceback is not None:
-        places.append(traceback)
-        traceback = traceback.tb_next
-    # The innermost place is in `require` itself; before it stands the action.
-    place = places[-2]
-    frame = place.tb_frame
-    line = place.tb_lineno - frame.f_code.co_firstlineno + 1
-    guard = next(each for each in _required(frame.f_code) if each.first_line <= line <= each.last_line)
-    return guard, tuple(eval(side, frame.f_globals, frame.f_locals) for side in guard.sides)
-
-
-@cache
-def _required(code: CodeType) -> tuple[_Guard, ...]:
-    """The guards of a function, in their order; lines count from the function's first."""
+def _required(code: CodeType) -> Iterator[_Guard]:
+    """The guards of a function, in their order."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code))))
     calls = [
         node
         for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require"
     ]
-    return tuple(map(_guard, sorted(calls, key=lambda call: call.lineno)))
+    return (_guard(call.args[0]) for call in sorted(calls, key=lambda call: call.lineno))

@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -449,8 +450,17 @@ def _refused(line: bytes, schema: pa.Schema | None) -> str:
     try:
         _json(line, schema)
     except _UNREADABLE as error:
-        return _short(error).removesuffix(" in row 0").rstrip(".")
+        reason = _short(error).removesuffix(" in row 0").rstrip(".")
+        return reason + _unknown_name(line, schema) if reason.endswith("unexpected field") else reason
     return ""
+
+
+def _unknown_name(line: bytes, schema: pa.Schema | None) -> str:
+    """Which field it is, as Arrow does not say; nothing of several lines, or of a field within another one."""
+    try:
+        return next((f" {name!r}" for name in json.loads(line) if schema and name not in schema.names), "")
+    except ValueError:
+        return ""
 
 
 def _some(file: BinaryIO) -> bytes:

@@ -10,21 +10,30 @@ from types import FrameType, TracebackType
 
 from permitflow_model.kernel.system import Disabled, require
 
-__all__ = ["false_guard"]
+__all__ = ["false_condition", "false_guard"]
 
 
 def false_guard(error: Disabled) -> str:
     """The condition that was required, and the values in it; empty where the text of the model is not at hand."""
-    frames = list(_frames(error.__traceback__))
-    if len(frames) < 2 or frames[-1].tb_frame.f_code is not require.__code__:
+    found = false_condition(error)
+    if found is None:
         return ""
-    frame, line = frames[-2].tb_frame, _line_of(frames[-2])
-    condition = _conditions(frame.f_code.co_filename).get(line)
-    if condition is None:
-        return ""
+    condition, frame = found
     values = {ast.unparse(part): _value(part, frame) for part in _parts(condition)}
     told = ", ".join(f"{name} = {value}" for name, value in values.items() if isinstance(value, int | str))
     return f"{ast.unparse(condition)} is false{f' ({told})' if told else ''}"
+
+
+def false_condition(error: Disabled) -> tuple[ast.expr, FrameType] | None:
+    """The condition that was required, and where; None where the text of the model is not at hand."""
+    frames = list(_frames(error.__traceback__))
+    if len(frames) < 2 or frames[-1].tb_frame.f_code is not require.__code__:
+        return None
+    place = frames[-2]
+    code = place.tb_frame.f_code
+    line, _, column, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
+    condition = _conditions(code.co_filename).get((line, column))
+    return None if condition is None else (condition, place.tb_frame)
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -33,21 +42,15 @@ def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
         traceback = traceback.tb_next
 
 
-def _line_of(traceback: TracebackType) -> int:
-    """The line on which the call begins, which may go over several."""
-    position = next(islice(traceback.tb_frame.f_code.co_positions(), traceback.tb_lasti // 2, None))
-    return position[0] or traceback.tb_lineno
-
-
 @cache
-def _conditions(file: str) -> Mapping[int, ast.expr]:
-    """What a model's text requires, by line."""
-    conditions: dict[int, ast.expr] = {}
+def _conditions(file: str) -> Mapping[tuple[int | None, int | None], ast.expr]:
+    """What a model's text requires, by the line and the column where the call begins: a line may have several."""
+    conditions: dict[tuple[int | None, int | None], ast.expr] = {}
     with suppress(SyntaxError):
         for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
             match node:
                 case ast.Call(func=ast.Name(id="require"), args=[condition]):
-                    conditions[node.lineno] = condition
+                    conditions[node.lineno, node.col_offset] = condition
     return conditions
 
 

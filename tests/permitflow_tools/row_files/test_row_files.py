@@ -124,7 +124,7 @@ def test_what_is_no_such_file_is_told_with_its_place(row_format: RowFormat, cont
     [
         (RowFormat.CSV, b"n\n" + b"1\n" * 600_000 + b"x\n", 524_287, "Row #600002: CSV conversion error to int64"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n": 2}\n{"n": "x"}\n', 2, "in, line 3: Column(/n) changed from number"),
-        (RowFormat.JSON_LINES, b'{"n": 1}\n{"m": 2}\n', 1, "in, line 2: unexpected field"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"m": 2}\n', 1, "in, line 2: unexpected field 'm'"),
     ],
     ids=["csv", "another type", "another name"],
 )
