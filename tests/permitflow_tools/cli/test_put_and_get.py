@@ -362,15 +362,7 @@ async def test_a_waiting_command_says_for_whom(command: Command, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("target", "words"),
-<<<<<<< HEAD
     [("no/out.arrow", "there is no folder"), ("out.csv", "csv cannot hold"), ("old.arrow", "earlier run")],
-=======
-    [
-        ("no/out.arrow", "cannot be written: there is no such folder"),
-        ("out.csv", "csv cannot hold"),
-        ("old.arrow", "earlier run"),
-    ],
->>>>>>> 5b736d7b (Of two guards on one line of a model the false one is told: check, explain and replays named the first)
 )
 async def test_an_output_that_cannot_be_leaves_the_channel_as_it_is(
     command: Command, tmp_path: Path, target: str, words: str
