@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from permitflow.errors import StoreUnusableError, StoreWriteError
 from permitflow.exchange import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.store import PublishedPart
 from tests.support.stored_rows import CONSUMERS, OpenSqlite, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"
@@ -187,56 +185,6 @@ async def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
     # As after a crash: nobody was told of the last row.
     open_sqlite().close()
     assert next_row(tmp_path / "store") == 31
-
-
-async def test_a_killed_store_is_complete_and_refused_without_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between any two statements, before and after each writing of the journal, and when it is closed."""
-    number, write, confirmed = count(), os.write, [0]
-    moments: list[tuple[Path, int]] = []
-
-    def keep_moment(_: object = None) -> None:
-        moments.append((copied(tmp_path / "store", tmp_path / str(next(number))), confirmed[-1]))
-
-    def writing(file: int, content: bytes) -> int:
-        if len(content) == SLOT_BYTES:
-            keep_moment()
-        written = write(file, content)
-        if len(content) == SLOT_BYTES:
-            keep_moment()
-        return written
-
-    async def fill() -> None:
-        with SqliteStore(tmp_path / "store") as store:
-            (tmp_path / "store" / RESERVE_NAME).unlink()  # it would be copied each time
-            place = await filled(store)
-            confirmed.append(30)
-            store.database.done(lambda connection: connection.set_trace_callback(keep_moment))
-            for row in range(30, 32):
-                await place.append(row, [rows(row, 1)])
-                confirmed.append(row + 1)
-                await place.acknowledge(CONSUMERS[0], row, 0)
-            good, bad = Staging("q", 0, 0, "good"), Staging("q", 0, 0, "bad")
-            for part in (good, bad):
-                await place.stage(part, [rows(32, 2)])
-            await store.publish("q", 0, [PublishedPart("orders/0", good, 32)])
-            confirmed.append(34)
-        keep_moment()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", writing)
-        await fill()
-    refused = 0
-    for folder, rows_confirmed in moments:
-        without_log = copied(folder, folder / "without")
-        (without_log / LOG_NAME).unlink(missing_ok=True)
-        try:
-            assert next_row(without_log) >= rows_confirmed
-        except StoreUnusableError:
-            refused += 1
-        assert next_row(folder) >= rows_confirmed
-    assert 0 < refused < len(moments)
 
 
 class Written(NamedTuple):
@@ -421,7 +369,6 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (1, "before the first release .tables of version 1"),
         (5, "before the first release .tables of version 5"),
         (9, "newer release wrote it"),
     ],
