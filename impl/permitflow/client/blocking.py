@@ -402,7 +402,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
             finding = self._held.background.run(self._held.lack) or "nothing leaves"
         return unsent(finding, is_staged=self._is_staged)
 
-    def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
+    def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """Send the queue and the end of the stream, and wait for the outcome.
 
         It is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel when the end came.  It

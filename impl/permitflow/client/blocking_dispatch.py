@@ -99,7 +99,7 @@ class BlockingDispatch:
         self.abort(f"channel {name!r} of the same stream takes no more rows: {error}")
         raise DispatchError(channel=name, reason=str(error)) from error
 
-    def end(self, *, closes_channels: bool, until: EndOutcome = EndOutcome.CONSUMED) -> tuple[EndOutcome, ...]:
+    def end(self, *, closes_channels: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> tuple[EndOutcome, ...]:
         """End every channel, and wait for the outcome of each; see ``BlockingSink.end``.
 
         After a time-out it can be called again, and continues to wait.

@@ -33,6 +33,7 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import Json, print_json, stop, unusable
+from permitflow_tools.cli.own import is_place
 from permitflow_tools.cli.sweeps import Column, Outcome, report_sweep, require_sweep
 from permitflow_tools.explain.plots import Series, SweepPicture
 from permitflow_tools.parameters.quantities import duration_text, size_text
@@ -167,6 +168,8 @@ def _given(options: Mapping[str, object]) -> dict[str, Any]:
 def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[str, Any]) -> Description:
     """What the file says, changed by the options: numbers are for both ends, the others are between them."""
     if file is not None:
+        if is_place(file):
+            unusable(f"{file}: a model of your own has no rates: permitflow check and permitflow explain take it")
         read = read_description(file)
         setting = replace(
             read.setting,

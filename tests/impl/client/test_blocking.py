@@ -56,7 +56,7 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
         with sink_of(exchange, channel) as sink:
             for batch in batches:
                 sink.send(batch)
-            sink.end(closes_channel=True)
+            sink.end()
         return sink.statistics()
 
     sending = pool.submit(produce)

@@ -62,7 +62,7 @@ def test_a_call_that_timed_out_goes_on_where_it_stopped(exchange: ServedExchange
         reading.append(pool.submit(read, exchange, left))
         dispatch.send(last)
         dispatch.send_barrier(1)
-        assert dispatch.end(closes_channels=True) == (EndOutcome.CONSUMED,) * 2
+        assert dispatch.end() == (EndOutcome.CONSUMED,) * 2
     received = [task.result() for task in reading]
     assert received == [[key for key in sent if OWNERS[vnode_of([key])] == channel] for channel in (1, 0)]
 

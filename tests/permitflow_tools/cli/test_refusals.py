@@ -189,6 +189,7 @@ REFUSED = {
     f"{KEEPING} --store orders.store --standby": "--standby: needs --store postgresql://",
     f"{KEEPING} --standby": "--standby: needs --store postgresql://",
     "serve --stream a --target-latency 0.5": "'--target-latency': must be a duration with its unit, as in \"40ms\"",
+    f"simulate {OWN}:CALLS": "a model of your own has no rates: permitflow check and permitflow explain take it",
     "simulate": "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows",
     "simulate --row-permits 8 --chunk-rows 1": "--rtt must be above 0 where no rate is limited: else nothing",
     "simulate --row-permits 8 --permit-batch 8 --chunk-rows 1": "--permit-batch must be below row_permits = 8",
