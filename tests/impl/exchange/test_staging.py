@@ -467,28 +467,6 @@ async def test_late_rows_left_by_a_crash_are_forgotten_after_it(tmp_path: Path) 
         assert await read(channel, 1) == [1]
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_each_row_comes_once_in_order_over_any_number_of_restarts(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    batches = [[*range(first, first + 6)] for first in range(0, 36, 6)]
-
-    found: list[int] = []
-    done = -1
-    while done < len(batches) - 1 or len(found) < 36:
-        with exchange_in(tmp_path) as (exchange, channel):
-            for batch in range(max(done, 0), min(done + 1 + chance.randint(0, 2), len(batches))):
-                # So that there is room: 4 rows have permits, and 12 others have room.
-                while len(found) < 6 * (done + 1) - 4 - 6:
-                    found += await read(channel, 1)
-                part = await stage(exchange, batches[batch], batch)
-                was_published = await exchange.staging.publish("q", batch, [part])
-                assert was_published == (batch <= done)
-                done = max(done, batch)
-            if len(found) < 6 * (done + 1) and chance.random() < 0.7:
-                found += await read(channel, 1)
-    assert found == [*range(36)]
-
-
 async def test_a_batch_is_not_published_into_a_channel_that_has_ended() -> None:
     async with world() as here, control(here.address) as orders:
         parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]

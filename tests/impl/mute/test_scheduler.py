@@ -51,45 +51,6 @@ def test_a_sender_is_muted_until_the_overloaded_actor_has_drained() -> None:
     assert actors.waiting()["sender"] == 0
 
 
-def muted(actors: Actors, *receivers: str, message: str | None = None) -> None:
-    """Let the sender send to receivers under pressure, and leave it a message."""
-    for receiver in receivers:
-        actors.apply_pressure(receiver)
-    actors.send("sender", message or " ".join(receivers))
-    actors.send("sender", "")
-    actors.run()
-    assert actors.is_muted("sender")
-
-
-def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
-    actors = scheduler("sender", "receiver")
-    muted(actors, "receiver")
-    assert actors.waiting() == {"sender": 1, "receiver": 0}
-    assert actors.muted_by("sender") == {"receiver"}
-    actors.release_pressure("receiver")
-    actors.run()
-    assert not actors.is_muted("sender")
-    assert actors.waiting()["sender"] == 0
-
-
-def test_a_message_to_oneself_does_not_mute() -> None:
-    """Not even if one has just become a muter."""
-    actors = Actors()
-    seen: list[str] = []
-
-    def asks_itself(message: str, send: Send) -> None:
-        seen.append(message)
-        if message == "first":
-            actors.apply_pressure("actor")
-            send("actor", "second")
-            actors.release_pressure("actor")
-
-    actors.spawn("actor", asks_itself)
-    actors.send("actor", "first")
-    actors.run()
-    assert seen == ["first", "second"]
-
-
 NODES, TOKENS, TIME_TO_LIVE = 48, 600, 16
 
 

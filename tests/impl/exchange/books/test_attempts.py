@@ -43,17 +43,6 @@ def test_one_attempt_sends_into_several_channels_once_into_each() -> None:
     assert not books.spoils(TaskAttempt("j", 0, 8))
 
 
-@pytest.mark.parametrize(("rows", "spoils"), [(10, True), (0, False)])
-def test_a_second_attempt_spoils_a_channel_that_has_rows_of_the_first(rows: int, spoils: bool) -> None:
-    books = AttemptBooks()
-    first = begin(books, rows=rows)
-    assert books.spoils(TaskAttempt("j", 0, 2)) is spoils
-    first.end()
-    assert books.spoils(TaskAttempt("j", 0, 2)) is spoils
-    books.require_total(JobTotal("j", rows), "a")
-    assert not books.spoils(TaskAttempt("j", 0, 2))  # its job is over: the rows count
-
-
 def test_a_total_must_be_what_ended_attempts_have_sent() -> None:
     books = AttemptBooks()
     first, second = begin(books), begin(books, partition=1, rows=5)

@@ -107,30 +107,11 @@ def test_two_attempts_at_the_same_are_not_both_published(exchange: Exchange) -> 
     assert one.state is PartState.LATE
 
 
-def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> None:
-    published = exchange.staged(2)
-    exchange.publish(published)
-    named = [StagedPart("a", 0, "x", 2)]
-    assert exchange.books.discard("q", 0, named, now=0.0) == ()
-    left = exchange.open(batch=1)
-    exchange.books.stage(left, 3, now=0.0)
-    assert exchange.books.discard("q", 1, named, now=0.0) == (left,)
-    assert exchange.areas["a"].staged_rows == 0
-    assert exchange.drain() == [published]
+def test_an_attempt_that_was_discarded_hears_why(exchange: Exchange) -> None:
+    left = exchange.open()
+    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "x", 0)] * 2, now=0.0) == (left,)
     with pytest.raises(StagedPartError, match="its batch was given up"):
         exchange.books.stage(left, 1, now=0.0)
-
-
-def test_a_late_abort_gives_up_the_attempts_that_it_names_only(exchange: Exchange) -> None:
-    died, successor = exchange.staged(2, attempt="died"), exchange.staged(2, attempt="successor")
-    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "died", 2)] * 2, now=0.0) == (died,)
-    assert not exchange.publish(successor)
-
-
-def test_rows_are_published_in_the_order_of_partitions(exchange: Exchange) -> None:
-    first, second = exchange.staged(1, 0), exchange.staged(1, 1)
-    exchange.publish(second, first)
-    assert exchange.drain() == [first, second]
 
 
 def test_the_queries_that_published_last_are_remembered() -> None:
