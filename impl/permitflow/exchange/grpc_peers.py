@@ -93,7 +93,9 @@ class _Calls:
         streams = len(self._leaving) + sum(is_stream and call.has_written for call, is_stream in self.begun.items())
         requests = sum(not is_stream for is_stream in self.begun.values())
         first = len(self.arriving) + sum(is_stream and not call.has_written for call, is_stream in self.begun.items())
-        return streams * _OF_STREAM_BYTES + requests * MOST_REQUEST_BYTES + first * FRAMES_BYTES
+        # Such calls cost a peer nothing, and no right one has more than this in all of them at once.
+        free_bytes = min(MOST_UNREAD_BYTES, requests * MOST_REQUEST_BYTES + first * FRAMES_BYTES)
+        return streams * _OF_STREAM_BYTES + free_bytes
 
     def is_too_much(self, received_bytes: int) -> bool:
         """Does gRPC hold more of this connection than its calls may have sent?"""

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
-from permitflow.carriers.connection import MOST_UNREAD_BYTES, PUT_STREAM
+from permitflow.carriers.connection import MOST_CALLS, MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
 from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers, server
 from permitflow.exchange.admission import Admission
@@ -422,6 +422,20 @@ async def test_open_calls_that_cost_nothing_allow_little_noise(is_stream: bool, 
         with peers.call(CALLER, call, is_stream=is_stream) as begin:
             begin()
             connections.came_bytes = MOST_REQUEST_BYTES + 2 * BURST_BYTES
+            await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_many_open_calls_that_cost_nothing_allow_little_noise(is_stream: bool) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with ExitStack() as stack:
+            for _ in range(MOST_CALLS):
+                call = Call()
+                call.has_written = not is_stream
+                stack.enter_context(peers.call(CALLER, call, is_stream=is_stream))()
+            connections.came_bytes = MOST_UNREAD_BYTES + 2 * BURST_BYTES
             await until(lambda: connections.is_hung_up)
 
 
