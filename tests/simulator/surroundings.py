@@ -86,13 +86,14 @@ def simulated(world: World) -> Iterator[None]:
         "time": lambda: world.clock_seconds + world.now,
         "uuid4": lambda: uuid.UUID(int=ids.getrandbits(128), version=4),
     }
-    sockets = SimpleNamespace(create_server=_create_server, AF_INET=2, AF_INET6=10, socket=SimulatedSocket)
+    sockets = SimpleNamespace(create_server=_create_server, SOCK_STREAM=1, socket=SimulatedSocket)
     state = random.getstate()
     random.seed(ids.getrandbits(64))
     replaced: list[tuple[Any, str, object]] = [
         *((module, name, instead[name]) for module, name in _places()),
         (heartbeat, "_pinger", pinger),
         (server, "socket", sockets),
+        (server, "place", lambda host, port, _: (2, (host, port))),
         (calling, "_is_own", lambda *_: False),
         (calling, "_jitter", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),

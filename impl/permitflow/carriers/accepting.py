@@ -1,4 +1,7 @@
-"""Accepts connections; a process without a free descriptor waits, and complains once a minute."""
+"""Where a listener listens, and how it accepts connections.
+
+A process without a free descriptor waits, and complains once a minute.
+"""
 
 import asyncio
 import errno
@@ -6,11 +9,23 @@ import itertools
 import socket
 from collections.abc import AsyncGenerator, Callable, Collection
 from math import inf
+from typing import Any
 
 _RETRY_SECONDS = 1.0
 _ACCEPTED_AT_ONCE = 8
 """Everything else that is due has its turn after this many: accepting waits for nothing while somebody dials."""
 BETWEEN_COMPLAINTS_SECONDS = 60.0
+
+
+def place(host: str, port: int, kind: int) -> tuple[int, tuple[Any, ...]]:
+    """Where a socket of this kind listens: its family, and the first address of the host, of IPv4 if it has one.
+
+    Raises:
+        OSError: there is no such host.
+    """
+    found = socket.getaddrinfo(host, port, type=kind)
+    family, _, _, _, name = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return family, name
 
 
 async def accepted(

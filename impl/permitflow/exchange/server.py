@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import grpc
 
-from permitflow.carriers.accepting import accepted
+from permitflow.carriers.accepting import accepted, place
 from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import ByteStream, last_word
 from permitflow.carriers.carrier import Conversation
@@ -107,7 +107,8 @@ class _GrpcListener:
                 else server.add_secure_port(self._terms.address, _server_credentials(self._pems))
             )
         except RuntimeError as error:
-            raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=error) from error
+            cause = _why_not(parsed(self._terms.address, least_port=0)) or error
+            raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=cause) from cause
         admission = self._reception.exchange.admission
         peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -209,6 +210,20 @@ class _GrpcListener:
             raise
         except grpc.aio.BaseError as lost:
             _log.info("a client could not be told: %s (%s)", error, lost)
+
+
+def _listening(address: Address) -> socket.socket:
+    family, name = place(address.host, address.port, socket.SOCK_STREAM)
+    return socket.create_server(name, family=family, backlog=_BACKLOG)
+
+
+def _why_not(address: Address) -> OSError | None:
+    """Why nobody can listen there, which gRPC does not say; None: one can."""
+    try:
+        _listening(address).close()
+    except OSError as error:
+        return error
+    return None
 
 
 def _note(error: PermitflowError, peer: str) -> None:
@@ -416,8 +431,7 @@ class _TcpListener(_StreamListener):
 
     def _listen(self, address: Address) -> int:
         self._tls = None if self._terms.security.certificate is None else server_context(self._terms.security)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self._socket = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+        self._socket = _listening(address)
         self._socket.setblocking(False)
         self._accepting = lasting_task(self._accept(), name=f"accepting at {self.address}")
         return int(self._socket.getsockname()[1])

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES = 256
 _MOST_PORT = 65_535
+_FEW_CONNECTIONS = 512
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _SECURITY_OPTIONS = {"certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 
@@ -351,7 +352,14 @@ def serve(
             "security": security,
             "reflection": reflection,
         }
-        within = limits.within(all_descriptors())
+        within = limits.within(descriptors := all_descriptors())
+        if within.max_connections < _FEW_CONNECTIONS <= limits.max_connections:
+            typer.echo(
+                f"warning: this process may have {descriptors:,} descriptors, which suffice for "
+                f"{within.max_connections:,} connections, {within.max_connections_per_peer:,} of them of one peer: "
+                "raise that limit (ulimit -n)",
+                err=True,
+            )
         keeping: Keeping = {
             "consumers": options.consumers,
             "kept_rows": options.kept_rows,
@@ -417,7 +425,9 @@ def _told_errors(processes: int, *, is_one_of_several: bool) -> Iterator[None]:
         unusable(f"{error.option}: {error}")
     except TransportError as error:
         needed = f"; --processes needs the {processes} ports after that of --address, too" if processes > 1 else ""
-        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address{needed}")
+        reason = getattr(error.__cause__, "strerror", None) or "the port is in use, or this machine has no such address"
+        reason = reason.partition(" (while")[0]  # the library repeats the address
+        unusable(f"--address: {error.facts['what']}: {reason}{needed}")
     except StoreError as error:
         moved = is_one_of_several and isinstance(error, StoreLeftoverError)
         unusable(f"--store: {error}{_MOVED if moved else ''}")

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -307,10 +308,19 @@ async def metrics_at(address: str, collector: ExchangeCollector) -> AsyncIterato
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)  # it registers itself: memory, processor, descriptors
+
+    class Handler(MetricsHandler):
+        timeout = READER_SECONDS
+
+        def do_GET(self) -> None:  # noqa: N802  # so http.server calls it
+            try:
+                super().do_GET()
+            except TimeoutError:
+                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the exchange does not answer: it is busy, or ends")
+
     # The library's own server has a thread for each reader, however many there are, and waits for them for ever.
-    handler = type("_Metrics", (MetricsHandler,), {"registry": registry, "timeout": READER_SECONDS})
     try:
-        server = PageServer(host.strip("[]"), int(port), handler)
+        server = PageServer(host.strip("[]"), int(port), Handler.factory(registry))
     except OSError as error:
         reason = f"cannot be had: {error.strerror or error}"
         raise InvalidOptionError(option="--metrics-address", value=address, reason=reason) from error

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.connection import GET_STREAM, SERVICE
 from permitflow.carriers.framing import header
-from permitflow.client import control, get, put
+from permitflow.client import control, describe, get, put
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
 from permitflow.exchange import Exchange, ExchangeServer, Retention
@@ -54,6 +54,27 @@ def test_a_text_that_is_no_address_is_refused_before_anything_listens(address: s
     with pytest.raises(InvalidParametersError) as caught:
         ExchangeServer(Exchange(), address)
     assert (caught.value.name, caught.value.value) == ("address", address)
+
+
+@pytest.mark.parametrize("scheme", ["tcp://", "udp://"])
+async def test_a_name_that_has_only_ipv6_can_be_listened_at(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = socket.getaddrinfo
+
+    def six(host: str, *arguments: Any, **named: Any) -> Any:
+        return found("::1" if host == "localhost" else host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", six)
+    async with served("c", schema=SCHEMA, listen=f"{scheme}localhost:0") as (_, address):
+        described = await describe(address.replace("localhost", "[::1]"), "c")
+    assert described.schema == SCHEMA
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://"])
+async def test_why_nobody_can_listen_at_an_address_is_told(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = ExchangeServer(Exchange(), f"{scheme}127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(TransportError, match="Address already in use"):
+            await server.__aenter__()
 
 
 GUARD_SECONDS = 30.0

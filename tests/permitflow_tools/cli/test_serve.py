@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -24,7 +26,7 @@ from permitflow.client import get, put
 from permitflow.errors import UnauthenticatedError
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
-from permitflow.metrics import ExchangeCollector
+from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.stream.traffic import rates_between
 from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
@@ -203,8 +205,7 @@ def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tm
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, _, stderr = process("serve", "--stream", "orders", "--address", address, "--trace", str(link))
-    rule = "the port is in use, or this machine has no such address"
-    assert (code, stderr) == (2, f"Error: --address: cannot listen at {address}: {rule}\n")
+    assert (code, stderr) == (2, f"Error: --address: cannot listen at {address}: Address already in use\n")
     assert list(tmp_path.iterdir()) == [link]
 
 
@@ -213,6 +214,15 @@ async def test_an_exchange_whose_recording_fails_ends_with_1() -> None:
         await move(address_of(process), "orders/0", 20)
         code, _, stderr = stop(process, signal.SIGTERM)
     assert (code, "recording in /dev/full is incomplete: No space left on device" in stderr) == (1, True)
+
+
+def test_few_descriptors_are_told_with_what_they_suffice_for() -> None:
+    with serving("--stream", "orders", "--quiet", by=("sh", "-c", 'ulimit -n 164; exec "$@"', "sh")) as process:
+        address_of(process)
+        told = stop(process, signal.SIGTERM)[2]
+    assert told.startswith(
+        "warning: this process may have 164 descriptors, which suffice for 100 connections, 50 of them"
+    )
 
 
 def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
@@ -366,6 +376,18 @@ def test_a_page_for_other_hosts_needs_tls(command: Command) -> None:
     assert code == 2
     assert "--ui" in stderr
     assert "needs --tls-cert" in stderr
+
+
+async def test_a_reader_of_metrics_is_told_that_the_exchange_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow.metrics._LONGEST_ANSWER_SECONDS", 0.01)
+
+    async def look() -> ExchangeFigures:
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+    async with metrics_at("127.0.0.1:0", ExchangeCollector(Exchange(), look)) as address:
+        with pytest.raises(HTTPError, match="503: the exchange does not answer"):
+            await asyncio.to_thread(urlopen, address, timeout=30)
 
 
 async def test_readers_of_metrics_that_say_nothing_take_few_places() -> None:

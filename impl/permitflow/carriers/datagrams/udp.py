@@ -20,6 +20,7 @@ from ipaddress import ip_address
 from typing import NamedTuple, TypeAlias, Unpack
 
 from permitflow.carriers import dialling
+from permitflow.carriers.accepting import place
 from permitflow.carriers.addresses import Address, parsed
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamOptions
 from permitflow.carriers.datagrams.link import Feedback
@@ -342,10 +343,10 @@ class UdpAcceptor(_Endpoint):
         Raises:
             OSError: this end cannot listen there.
         """
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        family, name = place(address.host, address.port, socket.SOCK_DGRAM)
         made = new_socket(family)
         try:
-            made.bind(socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0][4])
+            made.bind(name)
             _ask_for_errors(made)
         except BaseException:
             made.close()
