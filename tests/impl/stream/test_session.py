@@ -8,7 +8,6 @@ import pytest
 from permitflow import ChannelParameters, Kind, Message, Permits
 from permitflow.client import EndOutcome
 from permitflow.errors import (
-    ChannelAbortedError,
     EndOfStream,
     LedgerError,
     LocalProtocolError,
@@ -272,36 +271,3 @@ def test_a_peer_that_leaves_before_the_end_is_gone(
     with pytest.raises(PeerGoneError, match=f"the {'receiver' if end is upstream else 'sender'} is gone"):
         session.peer_closed()
     assert session.state is State.FAILED
-
-
-def test_an_abort_overtakes_what_waits_and_hides_what_was_not_taken() -> None:
-    sender, receiver = open_upstream(), open_downstream()
-    for _ in range(3):
-        sender.offer(Kind.CHUNK, "rows", 4)
-    frames = sender.take_frames()
-    sender.abort("tired")
-    for frame in (*frames, *sender.take_frames()):
-        receiver.receive(frame)
-    ending = receiver.ending()
-    assert isinstance(ending, ChannelAbortedError)
-    assert "'orders/0' was aborted by its sender: tired" in str(ending)
-    assert receiver.is_finished
-    sender.peer_closed()  # permits do not matter any more
-    sender.close()
-
-
-def test_an_abort_takes_an_announced_end_back() -> None:
-    session = open_upstream()
-    session.offer(Kind.CHUNK, "rows", 4)
-    session.end()
-    session.abort("tired")
-    assert session.take_frames() == [Abort("tired")]
-    assert not session.is_ending
-
-
-@pytest.mark.parametrize("session", [open_upstream(), open_downstream()], ids=["upstream", "downstream"])
-def test_an_acceptor_breaks_off_with_its_reason(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
-    session.fail(b"why")
-    assert session.take_frames() == [Failure(b"why")]
-    assert session.state is State.FAILED
-    assert session.take_frames() == []

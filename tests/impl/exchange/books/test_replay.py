@@ -6,7 +6,6 @@ import pytest
 
 from permitflow.errors import (
     InvalidParametersError,
-    RowsExpiredError,
     RowsForgottenError,
     RowsNotThereError,
     WouldBlock,
@@ -36,15 +35,6 @@ def test_the_error_of_acknowledged_rows_names_a_row_that_is_there() -> None:
     with pytest.raises(RowsForgottenError) as told:
         books.require_readable("default", 0)
     assert books.require_readable("default", told.value.first_kept_row) == 3
-
-
-def test_less_than_was_acknowledged_before_changes_nothing() -> None:
-    books = ReplayBooks(10)
-    books.produce(5)
-    assert books.acknowledge("default", 4) == 4
-    for row in (4, 3, 0, -1):
-        assert books.acknowledge("default", row) == 0
-    assert books.acknowledged == {"default": 4}
 
 
 def test_rows_that_have_not_come_cannot_be_acknowledged_or_read() -> None:
@@ -82,26 +72,3 @@ def test_a_new_consumer_begins_with_the_first_kept_row() -> None:
     assert books.acknowledged == {"etl": 5, "new": 2}
     alone = ReplayBooks(10, ("new",), next_row=9, acknowledged={"gone": 2})
     assert alone.acknowledged == {"new": 2}, "what the store has kept is there for it"
-
-
-def test_rows_that_have_expired_are_lost_to_those_who_need_them_only() -> None:
-    books = ReplayBooks(10, ("etl", "audit"))
-    books.produce(10)
-    books.acknowledge("etl", 8)
-    assert books.expire(6) == 6
-    assert (books.acknowledged, books.first_kept_row, books.room_rows) == ({"etl": 8, "audit": 0}, 6, 6)
-    assert books.require_readable("etl") == 8
-    with pytest.raises(RowsExpiredError) as told:
-        books.require_readable("audit")
-    assert (told.value.wanted_row, told.value.first_kept_row) == (0, 6)
-    assert books.acknowledge("audit", 6) == 0
-    assert books.require_readable("audit") == 6
-
-
-def test_what_all_have_acknowledged_does_not_expire() -> None:
-    books = ReplayBooks(10)
-    books.produce(10)
-    books.acknowledge("default", 7)
-    assert [books.expire(5), books.expire(7), books.expired_row] == [0, 0, 0]
-    with pytest.raises(RowsNotThereError):
-        books.expire(11)
