@@ -34,6 +34,8 @@ class Feature(StrEnum):
     """The sender can end the stream in band."""
     ABORT = "abort"
     """The sender can abort the stream."""
+    STOP = "stop"
+    """The receiver can end the stream: it needs no more."""
     RECORDING = "recording"
     """The channel reports its actions to a recorder."""
 
@@ -161,6 +163,10 @@ class ChannelAdapter:
         """
         raise NotImplementedError
 
+    async def stop(self) -> None:
+        """End the stream from this end: nothing more is taken, and sends that wait raise any exception."""
+        raise NotImplementedError
+
 
 _METHODS = {
     Feature.REFUSALS: "send_chunk_now",
@@ -168,6 +174,7 @@ _METHODS = {
     Feature.WATERMARKS: "offer_watermark",
     Feature.END: "end",
     Feature.ABORT: "abort",
+    Feature.STOP: "stop",
     Feature.ACKNOWLEDGEMENT: "consume",
 }
 
@@ -182,7 +189,7 @@ def lacks_of(adapter: ChannelAdapter) -> frozenset[Feature]:
     return adapter.lacks | left_out
 
 
-_AWAITED = frozenset({"open", "close", "settled", "offer_chunk", "offer_barrier", "end", "take"})
+_AWAITED = frozenset({"open", "close", "settled", "offer_chunk", "offer_barrier", "end", "take", "stop"})
 _CALLED = frozenset({"send_chunk_now", "offer_watermark", "abort", "consume"})
 
 

@@ -40,7 +40,7 @@ Call: TypeAlias = asyncio.Task[Any]
 SENDS = {"chunk": "send", "barrier": "send of a barrier"}
 """What the call that sends such a message is called."""
 
-RECEIVE, END = "receive", "end"
+RECEIVE, END, STOP = "receive", "end", "stop"
 
 
 class AdapterError(Exception):
@@ -183,6 +183,10 @@ class BoundedAdapter:
     def ending(self) -> Coroutine[Any, Any, None]:
         """The call that ends the stream."""
         return self._noted(self._adapter.end())
+
+    def stop(self) -> Call:
+        """Begin to end the stream from the receiver."""
+        return self.begin(self._noted(self._adapter.stop()), STOP)
 
     def consume(self) -> None:
         """Report the oldest taken message as consumed, if the channel accepts such reports."""

@@ -41,7 +41,7 @@ from permitflow_testing.rules import (
     selected,
 )
 from permitflow_testing.traces import judge_all
-from permitflow_testing.whole_runs import abort_run, cancelled_end_run, end_run, observe_run, record_run
+from permitflow_testing.whole_runs import abort_run, cancelled_end_run, end_run, observe_run, record_run, stop_run
 
 T = TypeVar("T")
 
@@ -192,6 +192,7 @@ _CHECKS: dict[str, _Check] = {
     "end-comes-last": end_run,
     "cancelled-end": cancelled_end_run,
     "abort-is-no-end": abort_run,
+    "stop-ends-sends": stop_run,
 }
 
 

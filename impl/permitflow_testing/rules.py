@@ -164,6 +164,7 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
     end = "The end comes after everything that was sent, also what still waits."
     end_again = "An end can be cancelled at every await, and asked for again: everything comes, and then the end."
     abort = "A receiver is told that the stream was given up; it does not look like an end."
+    stop = "A receiver that needs no more ends the stream: sends that wait fail, and so do later ones."
     of_barriers = [Duty("cancelled-barrier", withdraw_barrier, barrier, "cancellation barriers")]
     table = (
         Duty("every-edge", "Next", "In every state of the graph, every move comes to what the model says."),
@@ -176,6 +177,7 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
         Duty("end-comes-last", "", end, "end", contract="SendEnd.end"),
         Duty("cancelled-end", "", end_again, "end cancellation", contract="SendEnd.end"),
         Duty("abort-is-no-end", "", abort, "abort", contract="SendEnd.abort"),
+        Duty("stop-ends-sends", "", stop, "stop", contract="ReceiveEnd.cancel"),
     )
     return rules_in(table, module)
 

@@ -279,6 +279,53 @@ class _Ending:
             adapter.result(again)
         return is_met, received, error
 
+    async def stop(self, *, is_full: bool, then_ends: bool) -> str:
+        """Stop the stream from its receiver; what is wrong with what comes of it.
+
+        Raises:
+            AdapterError: a call does what no call may do.
+        """
+        adapter = self.adapter
+        waiting = await self.fill() if is_full else None
+        end = adapter.end() if then_ends and Feature.END not in adapter.lacks else None
+        if is_full and adapter.acknowledges:  # one is in use
+            await adapter.has_ended(taken := adapter.take())
+            adapter.result(taken)
+        await adapter.pause()
+        is_judged = waiting is not None and not waiting.done()
+        stop = adapter.stop()
+        await adapter.pause()
+        if not await adapter.has_ended(stop):
+            return "does not return from a stop"
+        adapter.result(stop)
+        if is_judged and waiting is not None:
+            if (fate := await self._fate(waiting)) is None:
+                return "lets a send wait for ever when the receiver stops the stream"
+            if fate and adapter.hops == 1:  # in a chain, a place may come free before the sender hears of it
+                return "says that a chunk has left, though the receiver has stopped the stream"
+        if end is not None and not await adapter.has_ended(end):
+            return "lets an end wait for ever when the receiver stops the stream"
+        for _ in range(1 if adapter.hops == 1 else self._capacity + 1):
+            await adapter.pause()
+            fate = await self._fate(adapter.send(1_000, 1))
+            if fate is None:
+                return "lets a send wait for ever that begins when the receiver has stopped the stream"
+            if not fate:
+                return ""
+        return "sends on, though the receiver has stopped the stream"
+
+    async def _fate(self, send: Call) -> bool | None:
+        """Whether a send succeeds; None: it waits on."""
+        if not await self.adapter.has_ended(send):
+            return None
+        try:
+            self.adapter.result(send)
+        except AdapterError:
+            raise
+        except Exception:
+            return False
+        return True
+
     async def is_told(self, call: Call, kind: type[Exception]) -> bool:
         """Does a call end with such an error?"""
         return await self.adapter.has_ended(call) and isinstance(self.adapter.error(call), kind)
@@ -382,3 +429,15 @@ async def abort_run(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdic
             return RuleVerdict(rule, Outcome.BREAKS, "lets a send wait for ever that was given up", run)
     told = "the receiver is told, also one who waits"
     return RuleVerdict(rule, Outcome.HOLDS, f"{told}; a send that waits ends" if waits else told)
+
+
+async def stop_run(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdict:
+    """Stop a full stream from its receiver while a chunk waits, alone and with an end behind it; and an idle stream."""
+    for is_full, then_ends in ((True, False), (True, True), (False, False)):
+        async with _ending(book, make) as one:
+            found = await one.stop(is_full=is_full, then_ends=then_ends)
+            if found:
+                when = f"chunks {one.due} are sent" if one.due else "nothing is sent"
+                when += ", then the end" if then_ends else ""
+                return RuleVerdict(rule, Outcome.BREAKS, found, (f"{when}; the receiver stops the stream",))
+    return RuleVerdict(rule, Outcome.HOLDS, "a send that waits fails, and a later one; in an idle stream, too")

@@ -4,8 +4,8 @@
 const readline = require('node:readline');
 const { Sender, Receiver, listen } = require('./wire.js');
 
-let end = null, server = null;
-let sends = [], receives = [], opening = null, ending = null; // requests that wait, as they came
+const FAULT = process.env.PERMITFLOW_FAULT;
+let end, server, opening, isEnding, sends, receives, endings; // from the third on, what waits, as it came
 
 const answer = (id, content) => process.stdout.write(`${JSON.stringify({ id, ...content })}\n`);
 const ok = (request, content = {}) => answer(request.id, { ok: content });
@@ -18,28 +18,28 @@ function step() {
     opening = null;
   }
   if (!end.isOpen) return;
-  if (end instanceof Sender) {
-    for (const message of end.sendAll()) {
-      if (process.env.PERMITFLOW_FAULT !== 'forgets-answers') ok(message.request);
-      sends.splice(sends.indexOf(message), 1);
-    }
-    if (ending && !sends.length && !end.watermark) {
-      if (!end.hasEnded) end.end();
-      end.hasEnded = true;
-      ending.forEach((request) => ok(request));
-      ending = [];
-    }
-  } else {
-    while (receives.length) {
-      const message = end.next();
-      if (!message && !end.ending) break;
-      const request = receives.shift();
-      if (!message) { ok(request, end.ending.aborted === undefined ? { ended: true } : { aborted: end.ending.aborted }); continue; }
-      const { kind, rows, offset, value, batch } = message;
-      ok(request, { [kind]: kind === 'chunk' ? { rows, offset, batch: batch.toString('base64') } : value });
-    }
-    end.returnDue();
+  if (end instanceof Receiver) return receive();
+  end.sendAll();
+  for (const { request, hasLeft } of sends.filter((each) => !end.line.includes(each))) {
+    if (!hasLeft) answer(request.id, { error: 'the stream is over' }); else if (FAULT !== 'forgets-answers') ok(request);
   }
+  sends = [...end.line];
+  isEnding ||= endings.length > 0;
+  if (!isEnding || sends.length || end.watermark) return;
+  end.end();
+  endings.splice(0).forEach((request) => ok(request));
+}
+
+function receive() {
+  while (receives.length) {
+    const message = end.next();
+    if (!message && !end.ending) break;
+    const request = receives.shift();
+    if (!message) { ok(request, end.ending.aborted === undefined ? { ended: true } : { aborted: end.ending.aborted }); continue; }
+    const { kind, rows, offset, value, batch } = message;
+    ok(request, { [kind]: kind === 'chunk' ? { rows, offset, batch: batch.toString('base64') } : value });
+  }
+  end.returnDue();
 }
 
 const WORDS = {
@@ -47,23 +47,19 @@ const WORDS = {
     protocol: 2, name: 'permitflow on Node', ends: ['sender', 'receiver'], flows: ['permits', 'demand'],
   }),
   open(request) {
-    const kind = request.end === 'sender' ? Sender : Receiver;
-    const schema = Buffer.from(request.schema, 'base64');
-    end = new kind(request.flow, { ...request, schema }, step);
-    opening = request;
-    if (request.address) end.dial(request.address);
-    else {
-      opening = null;
-      listen(request.listen, (socket) => end.attach(socket)).then((listening) => {
-        server = listening;
-        ok(request, { address: `tcp://127.0.0.1:${server.address().port}` });
-      }, (error) => answer(request.id, { error: error.message }));
-    }
+    [sends, receives, endings, isEnding] = [[], [], [], false];
+    end = new (request.end === 'sender' ? Sender : Receiver)(
+      request.flow, { ...request, schema: Buffer.from(request.schema, 'base64') }, step);
+    if (request.address) { end.dial(request.address); opening = request; return; }
+    listen(request.listen, (socket) => end.attach(socket)).then((listening) => {
+      server = listening;
+      ok(request, { address: `tcp://127.0.0.1:${server.address().port}` });
+    }, (error) => answer(request.id, { error: error.message }));
   },
   close() {
     end?.close();
     server?.close();
-    [end, server, sends, receives, ending] = [null, null, [], [], null];
+    end = server = opening = null;
     return {};
   },
   send: (request) => wait(message('chunk', request)),
@@ -75,26 +71,19 @@ const WORDS = {
     return {};
   },
   send_watermark(request) { end.announce(request.value); return {}; },
-  end(request) { (ending ??= []).push(request); },
-  abort(request) {
-    end.abort(request.reason);
-    sends.splice(0).forEach((message) => answer(message.request.id, { error: 'the stream was given up' }));
-    end.line = [];
-    return {};
-  },
+  end(request) { endings.push(request); },
+  abort(request) { end.abort(request.reason); return {}; },
   receive(request) { receives.push(request); },
   consume() { end.consume(); return {}; },
-  cancel(request) {
-    const sent = sends.find((each) => each.request.id === request.request);
-    const found = sent?.request ?? [...receives, ...(ending ?? [])].find(({ id }) => id === request.request);
-    if (sent) end.withdraw(sent);
-    if (found) answer(found.id, { cancelled: true });
-    sends = sends.filter((each) => each !== sent);
-    receives = receives.filter((each) => each !== found);
-    ending = ending?.filter((each) => each !== found) ?? null;
+  stop(request) { end.stop(request.reason); return {}; },
+  cancel({ request: id }) {
+    const sent = sends.find(({ request }) => request.id === id);
+    if (sent) { end.withdraw(sent); sends = [...end.line]; }
+    const others = [receives, endings].filter((list) => list.some((each, at) => each.id === id && list.splice(at, 1)));
+    if (sent || others.length) answer(id, { cancelled: true });
     return {};
   },
-  settle: () => process.env.PERMITFLOW_FAULT !== 'falls-silent' && ({ handled: end.handled, written: end.written, state: state() }),
+  settle: () => FAULT !== 'falls-silent' && ({ handled: end.handled, written: end.written, state: state() }),
 };
 
 /** What this end has; the kit compares it with what it has seen on the wire. */
@@ -108,9 +97,9 @@ function message(kind, request) {
   return { kind, rows: request.rows ?? 0, batch: Buffer.from(request.batch ?? '', 'base64'), request };
 }
 
-function wait(chunk) {
-  sends.push(chunk);
-  end.offer(chunk);
+function wait(message) {
+  sends.push(message);
+  end.offer(message);
 }
 
 readline.createInterface({ input: process.stdin }).on('line', (line) => {

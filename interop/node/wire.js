@@ -98,6 +98,7 @@ const VERSION = 3;
 const MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
 const NO_CHECKSUM = Buffer.from([(14 << 3) | 1, 0, 0, 0, 0, 0, 0, 0, 0]);
 const PING_EVERY_MS = 2_000;
+const CANCELLED = 3; // the outcome of a stream whose receiver has stopped it
 
 function header(kind, size = 0) {
   const bytes = Buffer.from([kind, 0x70, 0x66, 0, 0, 0, 0, 0]);
@@ -221,6 +222,7 @@ class Sender extends End {
   take(number, content) {
     if (number === 13) return; // Ended
     if (number === 11) { this.bytes -= content; return; }
+    if (number === 12) { if (FAULT !== 'ignores-cancel') this.end(); return; }
     if (number !== 10) throw new Error(`frame ${number} may not come here`);
     this.flow.feedback.forEach((name, index) => { this.permits[name] += one(decode(content), index + 1); });
   }
@@ -238,9 +240,9 @@ class Sender extends End {
     return true;
   }
 
-  offer(message) { this.line.push(message); }
+  offer(message) { if (!this.hasEnded) this.line.push(message); }
 
-  announce(value) { this.watermark = { value, behind: this.line.length }; }
+  announce(value) { if (!this.hasEnded) this.watermark = { value, behind: this.line.length }; }
 
   withdraw(message) {
     const place = this.line.indexOf(message);
@@ -248,9 +250,8 @@ class Sender extends End {
     if (this.watermark && place < this.watermark.behind) this.watermark.behind--;
   }
 
-  /** Send all that may leave now; returns it, in order. */
+  /** Send all that may leave now, in order. */
   sendAll() {
-    const left = [];
     for (;;) {
       if (this.watermark?.behind === 0 && this.pay({ kind: 'watermark' })) {
         this.write(encode([1, encode([6, encode([1, zigzag(this.watermark.value)])])]));
@@ -258,11 +259,11 @@ class Sender extends End {
       }
       const fits = (message, place) => (place === 0 || (FAULT === 'overtaking' && message.kind === 'chunk')) && this.pay(message);
       const place = this.line.findIndex(fits);
-      if (place < 0) return left;
+      if (place < 0) return;
       const [message] = this.line.splice(place, 1);
       if (this.watermark?.behind) this.watermark.behind--;
       this.post(message);
-      left.push(message);
+      message.hasLeft = true;
     }
   }
 
@@ -276,12 +277,17 @@ class Sender extends End {
     this.write(Buffer.concat([frames, encode([2, Buffer.alloc(padding)]), before, batch]));
   }
 
+  /** Nothing more leaves: what waits is withdrawn, behind Cancel or before its turn. */
   end() {
+    [this.line, this.watermark] = [[], null];
+    if (this.hasEnded) return;
+    this.hasEnded = true;
     this.write(encode([1, encode([8, encode([1, this.totals.chunk], [2, this.totals.rows], [3, this.totals.barrier], [4, 1], [5, 1])])]));
     if (this.isDialler) this.closeHalf();
   }
 
   abort(reason) {
+    [this.line, this.watermark, this.hasEnded] = [[], null, true];
     this.write(encode([1, encode([9, encode([1, reason])])]));
     if (this.isDialler) this.closeHalf();
   }
@@ -310,9 +316,17 @@ class Receiver extends End {
     else throw new Error(`frame ${number} may not come here`);
   }
 
+  /** The application needs no more: what is here, and what still comes, is dropped and returned. */
+  stop(reason) {
+    this.isCancelled = true;
+    if (FAULT !== 'stops-silently') this.write(encode([1, encode([12, encode([1, reason])])]));
+    while (this.inbox.length) this.consume();
+  }
+
   arrive(message) {
     this.inbox.push(message);
     if (FAULT === 'early-return') this.giveBack(message);
+    if (this.isCancelled) this.consume();
   }
 
   /** The oldest message that was not taken; undefined: none is here. */
@@ -357,7 +371,7 @@ class Receiver extends End {
     }
     if (frames.length) this.write(encode(...frames));
     if (this.isOver || !this.ending || (this.ending.ended && !isIdle) || FAULT === 'no-ended') return;
-    if (this.ending.ended) this.write(encode([1, encode([13, encode([1, this.ending.until])])]));
+    if (this.ending.ended) this.write(encode([1, encode([13, encode([1, this.isCancelled ? CANCELLED : this.ending.until])])]));
     this.closeHalf();
   }
 }

@@ -38,6 +38,11 @@ FAULTS = {
     "last-permit": ("sender", "whole-window", "does not spend the last permit"),
     "early-return": ("receiver", "returned-when-consumed", "returns permits when a message arrives"),
     "no-flush": ("receiver", "residue-returned", "keeps a residue below a batch"),
+    "ignores-cancel": (
+        "sender",
+        "stop-ends-sends",
+        "your driver's end breaks a rule of the wire: it sends a chunk with permits that came behind Cancel",
+    ),
 }
 ENDS = ("sender", "receiver")
 SLOW = ("every-edge", "random-runs")
@@ -126,6 +131,7 @@ def test_an_end_without_a_byte_window_is_named(
     ("fault", "end", "dial", "found"),
     [
         ("no-ended", "receiver", "", "its end has not written Ended within 2 s"),
+        ("stops-silently", "receiver", "", "answered 'stop', and its end has not written Cancel within 2 s"),
         ("half-open", "sender", "tcp://127.0.0.1:0", "does not close its half of the stream after the end"),
         pytest.param("half-open", "receiver", "", "does not close its half of the stream", marks=pytest.mark.long),
     ],
@@ -135,7 +141,7 @@ def test_an_end_that_does_not_finish_is_named(
 ) -> None:
     monkeypatch.setenv("PERMITFLOW_FAULT", fault)
     with driven(on_node, limit_seconds=2.0) as driver:
-        report = judge_command(driver, end=end, dial=dial, only=["end-comes-last"])
+        report = judge_command(driver, end=end, dial=dial, only=["end-comes-last", "stop-ends-sends"])
     assert found in str(report)
     assert not report.conforms
 
@@ -156,7 +162,7 @@ def test_a_driver_that_no_longer_answers_is_told_once(on_node: str, monkeypatch:
         "your driver has not answered 'settle'",
         *2 * ["cannot be told: your driver has not answered 'settle'"],
     ]
-    assert report.faults == ("asked 3 of 27 rules, because your driver keeps the kit waiting",)
+    assert report.faults == ("asked 3 of 28 rules, because your driver keeps the kit waiting",)
 
 
 def test_the_rules_of_an_end_have_a_time_that_is_said(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +184,7 @@ def test_the_rules_of_an_end_have_a_time_that_is_said(on_node: str, monkeypatch:
 
 @pytest.mark.parametrize("flow", flows())
 def test_recordings_of_a_foreign_end_are_judged_by_the_model(on_node: str, flow: str, tmp_path: Path) -> None:
-    rules = ["exactly-once", "cancelled-send", "recorded-run"]
+    rules = ["exactly-once", "cancelled-send", "recorded-run", "stop-ends-sends"]
     with driven(on_node) as driver, FileTrace(tmp_path / "run.jsonl") as trace:
         for end in ENDS:
             judge_command(driver, end=end, flow=flow, only=rules, trace=trace)
@@ -200,7 +206,7 @@ def test_the_recording_of_a_fault_is_refused(
 
 @pytest.mark.parametrize("end", ENDS)
 def test_an_end_that_listens_is_dialled(on_node: str, end: str) -> None:
-    rules = ["oldest-arrives-first", "none-lost", "end-comes-last", "abort-is-no-end"]
+    rules = ["oldest-arrives-first", "none-lost", "end-comes-last", "abort-is-no-end", "stop-ends-sends"]
     with driven(on_node) as driver:
         report = judge_command(driver, end=end, dial="tcp://127.0.0.1:0", only=rules)
     assert report.conforms, str(report)
@@ -212,7 +218,8 @@ def test_an_end_that_listens_is_dialled(on_node: str, end: str) -> None:
 )
 def test_our_own_ends_keep_the_rules_beside_the_model(carrier: str, end: str) -> None:
     """Each alone: the other end is made of the model.  It makes checksums, and cannot say when it has settled."""
-    rules = ["whole-window", "none-lost", "residue-returned", "exactly-once", "end-comes-last", "byte-window"]
+    rules = ["whole-window", "none-lost", "residue-returned", "exactly-once", "end-comes-last"]
+    rules += ["stop-ends-sends", "byte-window"]
     with driven(f"{sys.executable} -m tests.support.own_driver {carrier}") as driver:
         report = judge_command(driver, end=end, only=rules)
     assert report.conforms, str(report)

@@ -42,6 +42,10 @@ class StreamChannel(ChannelAdapter):
         """Close the sending end: the receiver gets all messages sent, then the end."""
         self.sender.close()
 
+    async def stop(self) -> None:
+        """Close the receiving end: sends fail."""
+        self.receiver.close()
+
 
 class CountedStream(StreamChannel):
     """The same stream, with its missing features declared."""

@@ -90,6 +90,10 @@ class OwnDriver:
         self._end.consume()
         return {}
 
+    async def stop(self, reason: str) -> object:
+        self._end.cancel_nowait(reason)
+        return {}
+
     async def receive(self) -> object:
         try:
             message = await self._end.take()

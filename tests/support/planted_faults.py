@@ -1,4 +1,4 @@
-"""This project's channel with one fault in each copy: of cancellations, ends and aborts, on which the model is silent.
+"""This project's channel with one fault in each copy: of cancellations, ends, aborts and stops, on which the model is silent.
 
 A fault is an adapter's class that spoils the two ends which ``open`` has made, and the rule that it breaks.
 """
@@ -249,6 +249,11 @@ class EndsSilently(Spoilt):
 
 
 @planted("an abort leaves a waiting send asleep", "abort-is-no-end", "lets a send wait for ever that was given up")
+@planted(
+    "a stop leaves a waiting send asleep",
+    "stop-ends-sends",
+    "lets a send wait for ever when the receiver stops the stream",
+)
 class ForgetsSenders(Spoilt):
     def spoil(self) -> None:
         self.replace(self.channel.line, "refuse_all", lambda: None)

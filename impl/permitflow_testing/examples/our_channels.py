@@ -78,6 +78,10 @@ class OurChannel(ChannelAdapter):
         """Spec: Consume."""
         self.receiver.consume()
 
+    async def stop(self) -> None:
+        """End the stream from the receiver."""
+        await self.receiver.cancel()
+
 
 class LocalChannel(OurChannel):
     """The asyncio channel inside a process."""

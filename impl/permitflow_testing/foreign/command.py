@@ -23,6 +23,7 @@ from permitflow_testing.foreign.doors import Door, TcpDoor
 from permitflow_testing.foreign.driver import (
     START_SECONDS,
     CallCancelled,
+    CallFailed,
     CallRefused,
     Driver,
     DriverError,
@@ -285,6 +286,9 @@ class CommandAdapter(ChannelAdapter):
                 return await self.driver.answered(request, self.driver.limit_seconds)
             self.recording.withdrawn(key)
             raise
+        except CallFailed:
+            self.recording.withdrawn(key)
+            raise
         finally:
             self._sends.pop(key, None)
 
@@ -353,7 +357,12 @@ class DrivenSender(CommandAdapter):
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
-        await self.call("send", self.noted(Kind.CHUNK, rows, serial), **_chunk(serial, rows))
+        try:
+            await self.call("send", self.noted(Kind.CHUNK, rows, serial), **_chunk(serial, rows))
+        except CallFailed as failure:
+            if self.peer.is_cancelled:
+                raise Refused(str(failure)) from failure
+            raise
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk."""
@@ -393,10 +402,14 @@ class DrivenSender(CommandAdapter):
 
     def consume(self) -> None:
         """Spec: Consume."""
-        self.recording.consumed()
-        self.peer.note_consumed()
-        self.peer.end.consume()
+        self.peer.consume()
         self.peer.flush()
+
+    async def stop(self) -> None:
+        """Write Cancel, and wait for the end of the stream."""
+        self.peer.cancel()
+        what = "Cancel has come, and your driver's end has not written End"
+        await self._within(self.peer.until(lambda: self.peer.ended is not None), self._soon_seconds, what)
 
     def due_state(self) -> dict[str, int]:
         """Permits, or requested messages, that are at the sender."""
@@ -424,6 +437,8 @@ class DrivenReceiver(CommandAdapter):
         await self._offer(Kind.BARRIER, 0, None)
 
     async def _offer(self, kind: Kind, rows: int, payload: Any, serial: int = 0) -> None:
+        if self.peer.is_cancelled:
+            raise Aborted
         end = self.peer.end
         self._barriers -= not serial
         name = serial or self._barriers
@@ -431,13 +446,14 @@ class DrivenReceiver(CommandAdapter):
         key = end.offer(kind, rows, payload)
         self.peer.flush()
         try:
-            await self.peer.until(lambda: key in end.left or self.peer.is_aborted)
+            await self.peer.until(lambda: key in end.left or self.peer.is_aborted or self.peer.is_cancelled)
         except asyncio.CancelledError:
             if end.withdraw(key):
                 self.recording.withdrawn(name)
                 self.peer.flush()
                 raise
         if key not in end.left:
+            self.recording.withdrawn(name)
             raise Aborted
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
@@ -494,6 +510,15 @@ class DrivenReceiver(CommandAdapter):
         self.peer.end.note_consumed()
         self.peer.note_consumed()
         self.tell("consume")
+
+    async def stop(self) -> None:
+        """Let the driver's end write Cancel, and wait until it has answered the end of the stream."""
+        self.peer.stop()
+        await self.driver.told("stop", reason="the kit needs no more")
+        what = "your driver has answered 'stop', and its end has not written Cancel"
+        await self._within(self.peer.until(lambda: self.peer.is_cancelled), self._soon_seconds, what)
+        what = "your driver's end has written Cancel, and has not answered End with Ended"
+        await self._within(self.peer.until(lambda: self.peer.outcome is not None), self._soon_seconds, what)
 
     def _check_settled(self, shown: Any) -> None:
         """Also that bytes came back."""

@@ -70,6 +70,10 @@ class CallRefused(DriverError):
     """The driver's end refuses the call now, and has changed nothing."""
 
 
+class CallFailed(DriverError):
+    """The call has failed, the driver says."""
+
+
 class CallCancelled(DriverError):
     """The call was cancelled, and has done nothing."""
 
@@ -96,7 +100,8 @@ class Request:
         Raises:
             CallRefused: it refuses.
             CallCancelled: the request was cancelled; a fault, unless somebody has cancelled it.
-            DriverError: it answers with an error, or is gone.
+            CallFailed: it answers with an error.
+            DriverError: it is gone.
         """
         answer = self.answer.result(0)
         if "refused" in answer:
@@ -104,7 +109,7 @@ class Request:
         if "cancelled" in answer:
             raise CallCancelled(f"your driver answers {self.name} as cancelled, although nobody has cancelled it")
         if "error" in answer:
-            raise DriverError(f"your driver answers {self.word!r} with an error: {answer['error']}")
+            raise CallFailed(f"your driver answers {self.word!r} with an error: {answer['error']}")
         return answer["ok"]
 
 

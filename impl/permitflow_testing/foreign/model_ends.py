@@ -137,6 +137,11 @@ class ModelSender(ModelEnd):
                 return True
         return False
 
+    def withdraw_all(self) -> None:
+        """Take back every offer that waits."""
+        for key, _ in [*self._line][::-1]:
+            self.withdraw(key)
+
     def note_consumed(self) -> None:
         """The driver's application has consumed its oldest message."""
         if self._unconsumed:

@@ -28,6 +28,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import (
     Abort,
     Agreement,
+    Cancel,
     Data,
     End,
     Ended,
@@ -346,6 +347,8 @@ class ReceivingPeer(Peer):
         self.end = end
         self.ended: End | Abort | None = None
         self._has_answered = False
+        self._may_cross: list[int] | None = None
+        """What the sender had when Cancel was written: more may not leave any more."""
 
     def _wishes(self) -> Get:
         return Get(PROTOCOL_VERSION, CHANNEL, **self._wished())
@@ -382,6 +385,30 @@ class ReceivingPeer(Peer):
             case _:
                 raise UnexpectedFrameError(frame=frame_name(frame), expected="Chunks, Data, End or Abort")
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Was Cancel written?"""
+        return self._may_cross is not None
+
+    def cancel(self) -> None:
+        """Write Cancel; what has come is consumed, without being used, and returned behind it."""
+        self._may_cross = [*self.end.shown_by_sender.values()]
+        self._write_frames([Cancel("the kit needs no more")])
+        self._discard()
+        self.flush()
+
+    def _discard(self) -> None:
+        while self.end.untaken:
+            self.end.take()
+        while not self.end.is_idle:
+            self.consume()
+
+    def consume(self) -> None:
+        """The application is done with the oldest message that it took."""
+        self.recording.consumed()
+        self.note_consumed()
+        self.end.consume()
+
     def _take_bytes(self, frame: "_Frame") -> None:
         if not self._window.admits(self._outstanding_bytes, frame.size_bytes):
             what = f"a frame of chunks of {frame.size_bytes} bytes"
@@ -408,7 +435,7 @@ class ReceivingPeer(Peer):
         if isinstance(self.ended, End) and self.end.is_idle and not self._has_answered:
             self._has_answered = True
             if self.ended.until is not None:
-                frames.append(Ended(self.ended.until))
+                frames.append(Ended(EndOutcome.CANCELLED if self.is_cancelled else self.ended.until))
         return frames
 
     def _arrive(self, message: Received) -> None:
@@ -417,6 +444,11 @@ class ReceivingPeer(Peer):
         self.arrived.add(serial)
         self.recording.sent(Noted(message.kind, message.rows, held, serial))
         self.recording.delivered()
+        if self._may_cross is not None:
+            self._may_cross = [here - amount for here, amount in zip(self._may_cross, held, strict=True)]
+            if min(self._may_cross) < 0:
+                raise WireFault(f"it sends a {message.kind.value} with permits that came behind Cancel")
+            self._discard()
 
     def is_over(self) -> bool:
         """See ``Peer``."""
@@ -437,6 +469,7 @@ class SendingPeer(Peer):
         super().__init__(agreed, **options)
         self.end = end
         self._ending = self._has_ended = self.is_aborted = False
+        self._is_stopped = self.is_cancelled = False
         self.outcome: EndOutcome | None = None
 
     def _wishes(self) -> Put:
@@ -460,12 +493,37 @@ class SendingPeer(Peer):
                     due = f"{self._collected_bytes} are to come back of chunks that were consumed"
                     raise WireFault(f"a return of {frame.size_bytes} bytes, while {due}")
                 self._collected_bytes -= frame.size_bytes
+            case Cancel() if self._is_stopped and not self.is_cancelled and self.outcome is None:
+                self.is_cancelled = self._ending = True
+                self.end.withdraw_all()
             case Ended() if self._has_ended and self.outcome is None:
                 self.outcome = frame.outcome
+                if self._is_stopped:
+                    self._check_cancelled()
             case _:
                 raise UnexpectedFrameError(
                     frame=frame_name(frame), expected="Feedback" if not self._has_ended else "Ended"
                 )
+
+    def _check_cancelled(self) -> None:
+        if self.outcome is not EndOutcome.CANCELLED:
+            raise WireFault("it has stopped the stream, and writes Ended with another outcome than CANCELLED")
+        if (owed := self.end.shown_by_receiver["unreturned"]) > 0:
+            raise WireFault(f"it writes Ended, and {owed} of what it was sent have not come back")
+        if owed < 0:
+            raise WireFault(f"it returns {-owed} more than it was sent")
+
+    def stop(self) -> None:
+        """The driver's application needs no more: Cancel comes, and whatever was sent counts as consumed."""
+        self._is_stopped = True
+        self._discard()
+
+    def _discard(self) -> None:
+        while self._unconsumed:
+            self.recording.delivered()
+            self.recording.consumed()
+            self.end.note_consumed()
+            self.note_consumed()
 
     def unreturned_bytes(self) -> str:
         """What is wrong, if the driver's end keeps a batch of bytes, or more."""
@@ -507,6 +565,8 @@ class SendingPeer(Peer):
                 continue
             frames += [_marker(one) for one in together]
             self._unconsumed += [None] * len(together)
+        if self._is_stopped:
+            self._discard()
         if self._ending and not self._has_ended and not self.end.has_waiting:
             self._has_ended = True
             totals = self.end.totals

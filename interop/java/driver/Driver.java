@@ -17,7 +17,7 @@ final class Driver {
     private Wire.End end;
     private ServerSocket server;
     private Json opening;
-    private boolean isEnding, hasEnded;
+    private boolean isEnding;
     private final Map<Wire.Message, Json> sends = new IdentityHashMap<>();
     private final List<Json> receives = new ArrayList<>(), endings = new ArrayList<>();
 
@@ -53,52 +53,40 @@ final class Driver {
     /** What is answered at once; null: it is answered later. */
     private Object handle(Json request) throws IOException {
         switch (request.text("do")) {
-            case "hello":
+            case "hello" -> {
                 return Map.of("protocol", 2, "name", "permitflow on Java", "ends", List.of("sender", "receiver"), "flows", List.of("permits"));
-            case "open":
+            }
+            case "open" -> {
                 return open(request);
-            case "close":
-                close();
-                break;
-            case "send", "send_barrier": {
+            }
+            case "settle" -> {
+                return Map.of("handled", end.handled, "written", end.written, "state", state());
+            }
+            case "send", "send_barrier" -> {
                 var message = message(request, request.text("do").equals("send") ? "chunk" : "barrier");
                 sends.put(message, request);
-                sender().line.add(message);
+                sender().offer(message);
                 return null;
             }
-            case "send_now": {
+            case "send_now" -> {
                 var message = message(request, "chunk");
                 if (!sender().line.isEmpty() || !sender().pay(message)) {
                     answer(request, "refused", "it may not leave now");
                     return null;
                 }
                 sender().post(message);
-                break;
             }
-            case "send_watermark":
-                sender().announce(request.number("value"));
-                break;
-            case "end":
-                endings.add(request);
+            case "end", "receive" -> {
+                (request.text("do").equals("end") ? endings : receives).add(request);
                 return null;
-            case "abort":
-                sender().abort(request.text("reason"));
-                for (var message : sender().line) answer(sends.remove(message), "error", "the stream was given up");
-                sender().line.clear();
-                break;
-            case "receive":
-                receives.add(request);
-                return null;
-            case "consume":
-                ((Wire.Receiver) end).consume();
-                break;
-            case "cancel":
-                cancel(request.number("request"));
-                break;
-            case "settle":
-                return Map.of("handled", end.handled, "written", end.written, "state", state());
-            default:
-                throw new IOException("there is no word " + request.text("do"));
+            }
+            case "send_watermark" -> sender().announce(request.number("value"));
+            case "abort" -> sender().abort(request.text("reason"));
+            case "consume" -> ((Wire.Receiver) end).consume();
+            case "stop" -> ((Wire.Receiver) end).stop(request.text("reason"));
+            case "cancel" -> cancel(request.number("request"));
+            case "close" -> close();
+            default -> throw new IOException("there is no word " + request.text("do"));
         }
         return Map.of();
     }
@@ -116,7 +104,7 @@ final class Driver {
         var of = request.object("parameters");
         var agreed = new Wire.Parameters(of.number("row_permits"), of.number("permit_batch"), of.number("max_chunk_cost"),
                 of.number("barrier_permits"), of.text("oversize"), of.number("initial_permits"));
-        isEnding = hasEnded = false;
+        isEnding = false;
         end = request.text("end").equals("sender")
                 ? new Wire.Sender(request.text("channel"), agreed, request.bytes("schema"), lock, this::stepOrFail)
                 : new Wire.Receiver(request.text("channel"), agreed, request.bytes("schema"), lock, this::stepOrFail);
@@ -181,10 +169,12 @@ final class Driver {
             for (Wire.Message sent; (sent = sender.sendOne()) != null; ) {
                 if (sends.containsKey(sent)) ok(sends.remove(sent), Map.of());
             }
+            for (var message : List.copyOf(sends.keySet())) {
+                if (!sender.line.contains(message)) answer(sends.remove(message), "error", "the stream is over");
+            }
             isEnding |= !endings.isEmpty();
             if (isEnding && sender.line.isEmpty() && sender.watermark == null) {
-                if (!hasEnded) sender.end();
-                hasEnded = true;
+                sender.end();
                 for (Json request : endings) ok(request, Map.of());
                 endings.clear();
             }

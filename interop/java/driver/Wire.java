@@ -23,6 +23,8 @@ import java.util.Map;
 final class Wire {
     private static final int MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
     private static final long VERSION = 3;
+    /** The outcome of a stream whose receiver has stopped it. */
+    private static final long CANCELLED = 3;
     private static final int PING_EVERY_MS = 2_000;
     /** That this end agrees to as an acceptor. */
     private static final long BYTE_WINDOW = 16 << 20;
@@ -305,6 +307,7 @@ final class Wire {
         /** The watermark that has not left; it stands behind so many of the line. */
         Message watermark;
         private int behind;
+        private boolean hasEnded;
         private long chunks, rows, barriers;
 
         Sender(String channel, Parameters agreed, byte[] schema, Object lock, Runnable onChange) {
@@ -319,7 +322,8 @@ final class Wire {
 
         @Override
         void process(int frame, byte[] content, byte[] batch) throws IOException {
-            if (frame == 13) return; // Ended
+            if (frame == 12 && !FAULT.equals("ignores-cancel")) end();
+            if (frame == 12 || frame == 13) return; // 13: Ended
             if (frame != 10) throw new IOException("frame " + frame + " may not come here");
             var returned = decode(content);
             permits.merge("chunk", number(returned, 1), Long::sum);
@@ -338,7 +342,12 @@ final class Wire {
             return true;
         }
 
+        void offer(Message message) {
+            if (!hasEnded) line.add(message);
+        }
+
         void announce(long value) {
+            if (hasEnded) return;
             watermark = new Message("watermark", 0, 0, value, null, null);
             behind = line.size();
         }
@@ -390,12 +399,20 @@ final class Wire {
         }
 
         void end() throws IOException {
-            write(encode(1, encode(8, encode(1, chunks, 2, rows, 3, barriers, 4, 1L, 5, 1L))));
-            if (isDialler()) closeHalf();
+            close(8, encode(1, chunks, 2, rows, 3, barriers, 4, 1L, 5, 1L));
         }
 
         void abort(String reason) throws IOException {
-            write(encode(1, encode(9, encode(1, reason))));
+            close(9, encode(1, reason));
+        }
+
+        /** Nothing more leaves: what waits is withdrawn. */
+        private void close(int frame, byte[] content) throws IOException {
+            line.clear();
+            watermark = null;
+            if (hasEnded) return;
+            hasEnded = true;
+            write(encode(1, encode(frame, content)));
             if (isDialler()) closeHalf();
         }
     }
@@ -409,7 +426,7 @@ final class Wire {
         Map.Entry<String, Object> ending;
         private long until;
         private final Map<String, Long> due = new HashMap<>();
-        private boolean hasAsked;
+        private boolean hasAsked, isStopped;
 
         Receiver(String channel, Parameters agreed, byte[] schema, Object lock, Runnable onChange) {
             super(channel, agreed, schema, lock, onChange);
@@ -457,6 +474,14 @@ final class Wire {
         private void arrive(Message message) {
             inbox.add(message);
             if (FAULT.equals("early-return")) giveBack(message);
+            if (isStopped) consume();
+        }
+
+        /** The application needs no more: what is here, and what still comes, is dropped and returned. */
+        void stop(String reason) throws IOException {
+            isStopped = true;
+            write(encode(1, encode(12, encode(1, reason))));
+            while (!inbox.isEmpty()) consume();
         }
 
         /** The oldest message that was not taken; null: none is here. */
@@ -499,7 +524,7 @@ final class Wire {
             }
             if (feedback != null || returned != null) write(encode(1, feedback, 1, returned));
             if (isOver || ending == null || ending.getKey().equals("ended") && !isIdle) return;
-            if (ending.getKey().equals("ended")) write(encode(1, encode(13, encode(1, until))));
+            if (ending.getKey().equals("ended")) write(encode(1, encode(13, encode(1, isStopped ? CANCELLED : until))));
             closeHalf();
         }
     }

@@ -68,7 +68,7 @@ REFUSED = {
     "conform json:__name__ --pair": "json:__name__ makes nothing; --pair needs a callable",
     f"conform {QUEUE} --rule windows": "--rule: there is no rule 'windows'; did you mean window",
     f"conform {QUEUE} --rule cost": "did you mean cost-is-rows or empty-costs-one or oversize-costs-max-chunk-cost?",
-    f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
+    f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … stop-ends-sends",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
     f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
     "serve --stream a:2 --max-memory 900MiB": "--max-memory: 900 MiB leaves no room for a stream beside the channels "
