@@ -117,11 +117,10 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("network", NETWORKS)
-def test_everything_comes_once_and_in_order(network: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_comes_once_and_in_order(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(udp, "LOOPBACK_DATAGRAM_BYTES", 4_000)
-    with lossy_network(NETWORKS[network], seed=100 * seed):
+    with lossy_network(NETWORKS[network], seed=0):
         assert in_simulated_time(carried()) == everything()
 
 
