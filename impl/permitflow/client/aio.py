@@ -275,8 +275,7 @@ async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
     except BaseException as error:
         sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         raise
-    # No effect on an ended stream.
-    sender.abort("its producer left without ending it")
+    sender.leave()
 
 
 async def describe(

@@ -18,6 +18,7 @@ it: import this module in the child.
 """
 
 import asyncio
+import logging
 import math
 import warnings
 import weakref
@@ -43,6 +44,7 @@ from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.client.options import GetOptions, PutOptions
+from permitflow.client.remote_sender import LEFT_ADVICE, LEFT_WITHOUT_END
 from permitflow.client.survey import Survey
 from permitflow.errors import (
     ChannelClosedError,
@@ -80,6 +82,8 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
 
 # A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
@@ -260,8 +264,9 @@ class _BlockingStream(_Blocking[R]):
 class BlockingSink(_BlockingStream[HeldSender]):
     """The upstream end of a channel.
 
-    Leaving its context with an exception aborts the stream; a named producer's stream is only closed, since the
-    producer can reconnect and continue.  Queued batches are dropped then: only ``end`` ensures that all have left.
+    Leaving its context with an exception, or without ``end``, aborts the stream; a named producer's stream is only
+    closed, since the producer can reconnect and continue.  Queued batches are dropped then: only ``end`` ensures that
+    all have left.
     """
 
     END = "sender"
@@ -272,6 +277,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._batches = BatchCodec(schema)
         self._can_resume = bool(options.get("producer"))
         self._is_staged = options.get("staging") is not None
+        self._has_queued = False
         # The queue's share of its bound, or more: it counts since the queue was last seen empty.
         self._filled = 0.0
         never = _NEVER_SECONDS
@@ -352,6 +358,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         elif self._filled >= 1:
             self._wait_for_room(batches)
         self._filled += size
+        self._has_queued = True
         line.extend(items)
         if held.has_nothing_to_do:
             held.background.call(held.has_something_to_do.set)
@@ -440,9 +447,12 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._break_off(lambda: self._held.abort(reason))
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        """Abort after an exception, unless the producer can reconnect; then close."""
-        if error is not None and not self._can_resume:
-            self.abort(f"{type(error).__name__}: {error}")
+        """Abort after an exception or without an end, unless the producer can reconnect; then close."""
+        is_left = error is None and self._has_queued and self._held.is_open and self._held.wanted_end is None
+        if is_left:
+            _log.warning(LEFT_ADVICE, self.name)
+        if not self._can_resume and (error is not None or is_left):
+            self.abort(LEFT_WITHOUT_END if error is None else f"{type(error).__name__}: {error}")
         self.close()
 
 

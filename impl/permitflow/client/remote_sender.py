@@ -1,6 +1,7 @@
 """The sending end of a remote stream, for asyncio."""
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,12 @@ from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, each
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
-__all__ = ["RemoteSender"]
+__all__ = ["LEFT_ADVICE", "LEFT_WITHOUT_END", "RemoteSender"]
+
+_log = logging.getLogger(__name__)
+
+LEFT_WITHOUT_END = "its producer left without ending it"
+LEFT_ADVICE = "channel %r: its producer left without end(), so rows that it sent may be missing; call end() last"
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
 _MOST_EXPECTED = 1_000
@@ -337,6 +343,12 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         outcome = self._session.outcome
         assert outcome is not None, "the session refuses an end without an answer"
         return outcome
+
+    def leave(self) -> None:
+        """Abort the stream if it has not ended: nobody shall take what was sent for all of it."""
+        if self._session.state is State.OPEN and self._failure is None:
+            _log.warning(LEFT_ADVICE, self.name)
+            self.abort(LEFT_WITHOUT_END)
 
     def abort(self, reason: str) -> None:
         """Abort the stream."""

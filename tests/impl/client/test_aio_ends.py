@@ -58,13 +58,14 @@ async def test_an_abort_is_heeded_while_the_channel_is_full() -> None:
             await read(server.address)
 
 
-async def test_a_block_that_forgets_the_end_aborts_the_channel() -> None:
+async def test_a_block_that_forgets_the_end_aborts_the_channel(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
         async with put(server.address, "orders/0", SCHEMA) as sender:
             await sender.send(batch(1))
         with pytest.raises(ChannelAbortedError, match="left without ending it"):
             await everything(receiver)
         assert exchange.channel("orders/0").state is BridgeState.BROKEN
+        assert "'orders/0': its producer left without end()" in caplog.text
         with pytest.raises(ChannelAbortedError, match="left without ending it"):
             async with put(server.address, "orders/0", SCHEMA):
                 pass

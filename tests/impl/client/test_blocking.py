@@ -276,6 +276,17 @@ def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: f
         source_of(exchange, "s0/0", timeout_seconds)
 
 
+def test_a_block_that_forgets_the_end_breaks_the_channel_and_says_so(
+    exchange: ServedExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink:
+        sink.send(numbers(0, 10))
+    assert f"{channel!r}: its producer left without end()" in caplog.text
+    with pytest.raises(ChannelAbortedError, match="left without ending it"), source_of(exchange, channel) as source:
+        list(source)
+
+
 def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     sink = sink_of(exchange, channel)
