@@ -47,10 +47,20 @@ def test_a_parameter_below_its_least_value_is_refused(wrong: dict[str, int], com
         LargeShop(**wrong)  # type: ignore[arg-type]  # there are no names among them
 
 
+UNBOUNDED = {
+    ("PermitChannel", "initial_permits"),  # -1: all
+    *(("BoundedQueue", name) for name in ("bound", "line")),  # the parameters of what refines it are bounded
+}
+
+
 @pytest.mark.parametrize("name", systems())
 def test_a_model_refuses_each_number_below_its_least(name: str) -> None:
+    """Where none is stated, as at a high mark, which must be at least the low one, no number below 0 will do."""
     parameters = parameters_for(next(model for model in MODELS.values() if system_of(model.module) is systems()[name]))
     for field_name, hint in get_type_hints(type(parameters), include_extras=True).items():
         for least in [part.least for part in get_args(hint) if isinstance(part, AtLeast)]:
             with pytest.raises(ValueError, match=f"{field_name} must be at least {least}, not {least - 1}"):
                 replace(parameters, **{field_name: least - 1})
+        if hint is int and (name, field_name) not in UNBOUNDED:
+            with pytest.raises(ValueError, match="must be"):
+                replace(parameters, **{field_name: -1})

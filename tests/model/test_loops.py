@@ -154,26 +154,7 @@ def test_a_diamond_of_stages_is_stuck_where_the_counted_one_is() -> None:
         assert is_stuck == bool(broken(diamond.SYSTEM, counted)), counted
 
 
-# Bad constants.
-
-ECHO = blocking_echo.Parameters(writes=1, server_buffer=1, hand=0, client_buffer=0)
-LOOP = feedback_loop.Parameters(stations=1, places=1, back_places=1)
-DIAMOND = diamond.Parameters(branches=2, hold=0, places=1, first_hold=0, first_places=1)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "name", "value", "rule"),
-    [
-        (ECHO, "writes", 0, "at least 1"),
-        (ECHO, "client_buffer", -1, "at least 0"),
-        (LOOP, "stations", 0, "at least 1"),
-        (LOOP, "least", 2, "at most most"),
-        (LOOP, "start", 2, "at most back_places"),
-        (DIAMOND, "places", 0, "at least 1"),
-    ],
-)
-def test_parameters_that_the_specification_refuses_are_refused(
-    parameters: Any, name: str, value: int, rule: str
-) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be {rule}, not {value}"):
-        replace(parameters, **{name: value})
+@pytest.mark.parametrize(("name", "most"), [("least", "most"), ("start", "back_places")])
+def test_parameters_that_the_specification_refuses_are_refused(name: str, most: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at most {most}, not 2"):
+        replace(feedback_loop.Parameters(stations=1, places=1, back_places=1), **{name: 2})  # type: ignore[arg-type]  # a number

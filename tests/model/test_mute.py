@@ -7,7 +7,6 @@ import pytest
 from permitflow_model.kernel.explore import explore
 from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_model.mute import SYSTEM, Parameters, State, heard_by, is_muted, source_at
-from permitflow_model.mute_scheduler import Parameters as SchedulerParameters
 
 
 def hops(*pairs: tuple[int, int]) -> frozenset[frozenset[int]]:
@@ -43,7 +42,6 @@ def test_the_shortest_early_unmute_needs_a_second_mute() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"sinks": 0}, "sinks must be at least 1, not 0"),
         ({"low": 2}, "high must be at least low = 2, not 1"),
         ({"newcomers": 3}, "newcomers must be at most sources = 2, not 3"),
         ({"hops": hops((1, 2), (2, 3))}, "a hop must lead from a relay or source down to a relay or sink"),
@@ -53,12 +51,6 @@ def test_the_shortest_early_unmute_needs_a_second_mute() -> None:
 def test_parameters_that_the_specification_refuses_are_refused(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         replace(TWO_SOURCES, **change)  # type: ignore[arg-type]  # of all kinds
-
-
-@pytest.mark.parametrize("name", ["actors", "batch", "messages"])
-def test_a_scheduler_without_actors_or_messages_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-        SchedulerParameters(**{"actors": 3, "batch": 2, "messages": 99, name: 0})  # type: ignore[arg-type]  # a number
 
 
 @pytest.mark.parametrize(("beside_up", "beside_down"), [(1, 0), (0, 1)])

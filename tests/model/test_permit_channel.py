@@ -111,11 +111,6 @@ def test_an_idle_channel_that_keeps_a_permit_is_not_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row_permits": 0}, "row_permits must be at least 1, not 0"),
-        ({"permit_batch": 0}, "permit_batch must be at least 1, not 0"),
-        ({"max_chunk_cost": 0}, "max_chunk_cost must be at least 1, not 0"),
-        ({"waiters": 0}, "waiters must be at least 1, not 0"),
-        ({"barrier_permits": -1}, "barrier_permits must be at least 0, not -1"),
         ({"sizes": (1, -2)}, r"a chunk size must not be negative, but sizes are \(1, -2\)"),
         ({"tags": 5}, r"tags must be 1 or above row_permits \+ barrier_permits \+ waiters = 5, not 5"),
     ],

@@ -206,9 +206,6 @@ def test_the_document_names_models_and_theorems_that_exist() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row_permits": 0}, "row_permits must be at least 1, not 0"),
-        ({"batch_cap": 0}, "batch_cap must be at least 1, not 0"),
-        ({"faults": -1}, "faults must be at least 0, not -1"),
         ({"sizes": (0, 1)}, r"a chunk has at least one row, but sizes are \(0, 1\)"),
         ({"acknowledge_in": "abort"}, "must be latestOffset or commit, not 'abort'"),
     ],

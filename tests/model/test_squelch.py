@@ -19,20 +19,7 @@ def test_the_sender_hears_nothing_in_the_shortest_overflow() -> None:
     assert "ReceiveSignal" not in actions
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("waiters", 0),
-        ("rate", 0),
-        ("data_delay", 0),
-        ("repeat", 0),
-        ("low", -1),
-        ("signal_delay", -1),
-        ("losses", -1),
-        ("high", -1),
-        ("capacity", 0),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [("high", -1), ("capacity", 0)])
 def test_parameters_that_the_specification_refuses_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least"):
         replace(SMALL, **{name: value})  # type: ignore[arg-type]  # they are numbers

@@ -66,9 +66,6 @@ def test_a_call_is_ready_while_fewer_bytes_wait_than_the_threshold(
     assert SYSTEM.perform("Transmit", state, parameters).edge is (not ready[-1])
 
 
-@pytest.mark.parametrize("name", ["prefetch", "batch", "threshold", "window", "max_size"])
-def test_parameters_that_the_specification_refuses_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
-        replace(SMALL, **{name: 0})  # type: ignore[arg-type]  # they are numbers
+def test_parameters_that_the_specification_refuses_are_refused() -> None:
     with pytest.raises(ValueError, match="tags must be 1 or above 1 \\+ threshold \\+ window \\+ prefetch = 5, not 5"):
         replace(SMALL, tags=5)
