@@ -5,6 +5,7 @@ docs/protocols/optimistic.md explains it.
 """
 
 from dataclasses import dataclass
+from operator import add
 from typing import NamedTuple
 
 from permitflow_model.kernel.parameters import Bounded, Natural, Positive
@@ -118,14 +119,9 @@ def count(messages: int) -> int:
     return messages
 
 
-def plus(left: int, right: int) -> int:
-    """Both together."""
-    return left + right
-
-
 def sent_lately(state: State) -> int:
     """Messages that were sent so lately that they may still be in flight when something is sent."""
-    return state.recent.sum_of(count, plus, 0) + state.sent
+    return state.recent.sum_of(count, add, 0) + state.sent
 
 
 def is_off_due(state: State, parameters: Parameters) -> bool:
@@ -147,7 +143,7 @@ def gap_of(signal: Signal) -> int:
 
 def oldest_age(state: State) -> int:
     """Ticks since the oldest signal in flight was told; there must be one."""
-    return state.age + state.signals.sum_of(gap_of, plus, 0) - state.signals.head().gap
+    return state.age + state.signals.sum_of(gap_of, add, 0) - state.signals.head().gap
 
 
 def is_late(state: State, parameters: Parameters) -> bool:

@@ -11,7 +11,7 @@ from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import assume, implies
+from permitflow_proofs.kernel.symbols import assume, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: holds for name, holds in SYSTEM.invariants.items() if name != "NeverStuck"}
@@ -37,7 +37,7 @@ def _rank(state: State, _parameters: Parameters) -> int:
 
 
 def _live(state: State, parameters: Parameters, *, beyond: int) -> bool:
-    assume(implies(parameters.reads_meanwhile, False))
+    assume(negated(parameters.reads_meanwhile))
     assume(parameters.writes <= _room(parameters) + beyond)
     return SYSTEM.invariants["NeverStuck"](state, parameters)
 
@@ -49,7 +49,7 @@ def _live_meanwhile(state: State, parameters: Parameters, *, blocks: bool) -> bo
 
 def _stuck(state: State, parameters: Parameters, *, more: int) -> bool:
     """Where nothing moves, exactly what goes round was written; no answer is ever read."""
-    assume(implies(parameters.reads_meanwhile, False))
+    assume(negated(parameters.reads_meanwhile))
     assume(parameters.writes > _room(parameters))
     if SYSTEM.invariants["NeverStuck"](state, parameters):
         return state.read == 0
@@ -57,7 +57,7 @@ def _stuck(state: State, parameters: Parameters, *, more: int) -> bool:
 
 
 def _comes_to_read(state: State, parameters: Parameters, *, nearer: int) -> bool:
-    assume(implies(parameters.reads_meanwhile, False))
+    assume(negated(parameters.reads_meanwhile))
     assume(parameters.writes > _room(parameters) - nearer)
     return not SYSTEM.is_enabled("Read", state, parameters)
 

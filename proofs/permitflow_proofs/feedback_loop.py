@@ -38,7 +38,7 @@ from permitflow_proofs.kernel.indexed import Indexed, LastOne, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import take
 from permitflow_proofs.kernel.ranking import Number, comes_to_rest, is_lower
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, integer, merged
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, integer, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {"TypeOK": SYSTEM.invariants["TypeOK"]}
@@ -87,7 +87,7 @@ def _gives_at_most_one(station: Station) -> bool:
 
 def _keeps_all(station: Station) -> bool:
     """It drops nothing, and gives at least as many as it takes."""
-    return all_of((implies(station.drops, False), station.least >= 1))
+    return all_of((negated(station.drops), station.least >= 1))
 
 
 def _total(state: State) -> int:
@@ -134,7 +134,7 @@ def _goes_on(rank: Sequence[Number[State, Parameters]], by: int, *, drops: bool)
     before, parameters = _ONE_FOR_ONE.any_case()
     stations = _stations(before)
     if not drops:
-        stations.assume_every(lambda name: implies(stations.get(name).drops, False))
+        stations.assume_every(lambda name: negated(stations.get(name).drops))
     nearest = _nearest_that_asks(before)
     assume(nearest.exists)
     stations.know(nearest.name - 1)
@@ -176,7 +176,7 @@ def _is_dead_if_full(asking: int) -> bool:
     stations = _stations(state)
     stations.assume_every(lambda name: merged(lambda: is_full(stations.get(name))) if asking == 0 else name >= 0)
     moves = (_is_possible(state, parameters, "Feed", _MORE), _is_possible(state, parameters, "HandOn", _ACTING, _MORE))
-    return all_of((stations.get(0).held > 0, *(implies(each, False) for each in moves)))
+    return all_of((stations.get(0).held > 0, *(negated(each) for each in moves)))
 
 
 # Nothing moves, and nothing is there.
@@ -193,7 +193,7 @@ def _rests_empty(unasked: int) -> bool:
         assume(merged(lambda: takes(stations.get(asking))))
 
     def rests(name: int) -> bool:
-        return implies(_is_possible(state, parameters, "HandOn", name), False)
+        return negated(_is_possible(state, parameters, "HandOn", name))
 
     stations.assume_every(rests)
 
@@ -204,7 +204,7 @@ def _rests_empty(unasked: int) -> bool:
     # A station with an element would be the last one before those that are empty, so that the next one asks.
     full = stations.last_without(is_empty, place)
     stations.know(0)
-    return all_of((implies(full.exists, False), stations.every(is_empty)))
+    return all_of((negated(full.exists), stations.every(is_empty)))
 
 
 def _asks_if_it_drops(unless: int) -> bool:
@@ -284,7 +284,7 @@ def _places(station: Station) -> int:
 
 def _is_within_places(station: Station) -> bool:
     """It drops nothing, and its stage gives at most one, and so has nothing in its hand."""
-    return all_of((_gives_at_most_one(station), implies(station.drops, False)))
+    return all_of((_gives_at_most_one(station), negated(station.drops)))
 
 
 def _has_place_within(beyond: int) -> bool:

@@ -4,7 +4,7 @@ The clauses are shown in states that satisfy all of them (``input_gate_states``)
 channels, and are runs for any number of inputs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -26,17 +26,13 @@ from permitflow_proofs.input_gate_states import (
     ALIGNING,
     ANNOUNCES_NOTHING,
     ANY,
-    COUNTED,
     EPOCHS,
     EPOCHS_INVARIANT,
     GOES_ON,
-    HEARD,
     INVARIANT,
     KEEPS,
     LOSSES,
-    PROMISED,
     RESTING,
-    SPANNED,
     STORING,
     STORING_CLAUSES,
     SUBJECT,
@@ -45,14 +41,17 @@ from permitflow_proofs.input_gate_states import (
     any_state,
     barrier_rank,
     bounded_by_less,
+    counted,
     granted_in,
+    heard,
     lawful,
+    promised,
+    spanned,
 )
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Fault, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.queue import Law
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import any_of, assume, assuming, implies, integer, merged
@@ -222,11 +221,6 @@ def _lawful_grant() -> int:
     return grant
 
 
-def _laws(name: str, laws: tuple[Law, ...], lawful: Callable[[], object]) -> Iterator[SymbolicObligation]:
-    for number, law in enumerate(laws, start=1):
-        yield from law_obligations(f"{name}, law {number}", law, lawful)
-
-
 def _item_in_range(parameters: Parameters) -> Item:
     item = any_item("item")
     with assuming():
@@ -278,10 +272,10 @@ def _of_queues() -> tuple[Theorem, ...]:
             "TypeOK",
             "The laws of queues that the proofs assume: counts, told backlogs, grants, and that nothing is due "
             "behind an item that is out of order.",
-            *_laws("items", COUNTED, _lawful_item),
-            *_laws("promises", PROMISED, _lawful_item),
-            *_laws("spans", SPANNED, _lawful_item),
-            *_laws("grants", HEARD, _lawful_grant),
+            *law_obligations("items", counted, _lawful_item),
+            *law_obligations("promises", promised, _lawful_item, beside=(counted,)),
+            *law_obligations("spans", spanned, _lawful_item),
+            *law_obligations("grants", heard, _lawful_grant),
             dead_end_obligation(due_after, OUT_OF_ORDER, _item_in_range, lambda: any_item("item"), any_parameters),
         ),
         _CHAPTER.theorem(

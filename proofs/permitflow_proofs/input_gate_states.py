@@ -5,6 +5,7 @@ One channel is in focus; of the others is known what every channel satisfies.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import add
 from typing import cast
 
 from permitflow_model.input_gate import (
@@ -56,40 +57,45 @@ STORING_CLAUSES = ("TypeOK", "Conservation", "GoesOnAndKeeps", "NothingAfterEnd"
 
 # Laws of queues: each number is never negative.
 
-COUNTED: tuple[Law, ...] = (
-    lambda items: content_in(items).items - items.size(),
-    lambda items: items.size() - content_in(items).items,
-    lambda items: content_in(items).data,
-    lambda items: content_in(items).barriers,
-    lambda items: content_in(items).items - content_in(items).data - content_in(items).barriers,
-    lambda items: (content_in(items).items, content_in(items).behind),
-)
-PROMISED: tuple[Law, ...] = (
-    lambda messages: promise_in(messages).data - content_in(messages).data,
-    lambda messages: content_in(messages).data - promise_in(messages).data,
-    lambda messages: promise_in(messages).most,
-)
-SPANNED: tuple[Law, ...] = (lambda messages: 1 + span_in(messages).newest,)
-HEARD: tuple[Law, ...] = (
-    lambda grants: 2 * effect_in(grants).keeps,
-    lambda grants: 1 - effect_in(grants).keeps,
-    lambda grants: effect_in(grants).adds,
-    lambda grants: (effect_in(grants).words, effect_in(grants).keeps + effect_in(grants).words - 1),
-    lambda grants: granted_in(grants),
-)
+
+def counted(items: Sums) -> tuple[int, ...]:
+    """Law: each item counts once, as data, as a barrier or as neither, and some are behind a barrier."""
+    content, size = content_in(items), items.size()
+    neither = content.items - content.data - content.barriers
+    return content.items - size, size - content.items, content.data, content.barriers, neither, content.behind
+
+
+def promised(messages: Sums) -> tuple[int, ...]:
+    """Law: the same are data as are counted, and nothing below 0 is told."""
+    promise, data = promise_in(messages), content_in(messages).data
+    return promise.data - data, data - promise.data, promise.most, 1 + promise.last
+
+
+def spanned(messages: Sums) -> int:
+    """Law: what is no barrier has an epoch from 0 on."""
+    return 1 + span_in(messages).newest
+
+
+def heard(grants: Sums) -> tuple[int, ...]:
+    """Law: credit is kept or not, only words void it, and nothing below 0 is granted."""
+    effect = effect_in(grants)
+    return (
+        effect.keeps,
+        1 - effect.keeps,
+        effect.adds,
+        effect.words,
+        effect.keeps + effect.words - 1,
+        granted_in(grants),
+    )
 
 
 def _granted(grant: int) -> int:
     return grant if grant > 0 else 0
 
 
-def _plus(left: int, right: int) -> int:
-    return left + right
-
-
 def granted_in(grants: Sums) -> int:
     """All credit that is granted, void or not."""
-    return grants.sum_of(_granted, _plus, 0)
+    return grants.sum_of(_granted, add, 0)
 
 
 def any_item(name: str) -> Item:
@@ -102,13 +108,13 @@ def any_channel(name: str, any_item: Callable[[str], Item] = any_item, *of_wire:
     """Any input, with such items; ``of_wire``: more laws of what is on the wire."""
 
     def items(field: str, *laws: Law) -> SymbolicQueue[Item]:
-        return SymbolicQueue.any_queue(f"{name}.{field}", any_item, (*COUNTED, *laws), {due_after: OUT_OF_ORDER})
+        return SymbolicQueue.any_queue(f"{name}.{field}", any_item, (counted, *laws), {due_after: OUT_OF_ORDER})
 
     queues = {
         "waiting": items("waiting"),
-        "wire": items("wire", *PROMISED, *SPANNED, *of_wire),
-        "inbox": items("inbox", *SPANNED),
-        "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, HEARD),
+        "wire": items("wire", promised, spanned, *of_wire),
+        "inbox": items("inbox", spanned),
+        "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, (heard,)),
     }
     return arbitrary(Channel, f"{name}.", special=queues)
 

@@ -26,7 +26,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.symbols import all_of, assume, function, implies, merged
+from permitflow_proofs.kernel.symbols import all_of, assume, function, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 _NAMES = tuple(function("name")(number) for number in range(2))
@@ -93,7 +93,7 @@ _CLAUSES: dict[str, Callable[[State, Parameters, int], bool]] = {
 
 def _slowest(state: State, _parameters: Parameters) -> bool:
     """Some consumer needs the first row, or one before it."""
-    return implies(state.consumers.every(is_ahead, state.first), False)
+    return negated(state.consumers.every(is_ahead, state.first))
 
 
 def _of_any(clause: Callable[[State, Parameters, int], bool]) -> Clause[State, Parameters]:

@@ -15,7 +15,7 @@ from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, merged, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, merged, natural, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
@@ -69,7 +69,7 @@ def _rests_empty(beyond: int) -> bool:
         return loops.get(name).batch <= loops.get(name).size + beyond
 
     def rests(action: str, *name: int) -> bool:
-        return implies(merged(partial(SYSTEM.is_enabled, action, state, parameters, *name)), False)
+        return negated(merged(partial(SYSTEM.is_enabled, action, state, parameters, *name)))
 
     loops.assume_every(is_live)
     for action in ("Deliver", "Request", "HandOn"):
@@ -78,7 +78,7 @@ def _rests_empty(beyond: int) -> bool:
     assume(rests("Send"))
     # A loop that is full, or holds something, would be the last one, before one that lets in; or the sink's.
     full = loops.last_without(_lets_in)
-    return all_of((implies(full.exists, False), state.waiting == 0, loops.every(_is_empty)))
+    return all_of((negated(full.exists), state.waiting == 0, loops.every(_is_empty)))
 
 
 def _steps(name: int, loop: Loop, parameters: Parameters) -> int:

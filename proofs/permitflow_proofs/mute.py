@@ -55,6 +55,7 @@ from permitflow_proofs.kernel.symbols import (
     is_same,
     merged,
     natural,
+    negated,
     operation,
     predicate,
     relation,
@@ -92,11 +93,6 @@ class AnyGraph(Parameters):
     def leads(self, node: int, sink: int) -> bool:
         """Any relation; ``assume_ways`` says how hops and ways agree."""
         return _leads(node, sink)
-
-
-def is_false(condition: bool) -> bool:
-    """Is it false?  Does not fork."""
-    return implies(condition, False)
 
 
 def _type_ok(state: State, parameters: Parameters) -> bool:
@@ -374,7 +370,7 @@ def _rests_without_work(sends: int) -> bool:
     assume(all_of((parameters.sinks + parameters.relays < UP, parameters.sinks >= DOWN)))
 
     def rests(action: str, *arguments: int) -> bool:
-        return is_false(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
+        return negated(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
 
     muter = cast("Indexed[int]", source_at(state, parameters, UP).holds).last_without(holds_nothing)
     assume(implies(muter.exists, muter.name == MUTER - 1))
@@ -384,7 +380,7 @@ def _rests_without_work(sends: int) -> bool:
         assume(rests("Send", UP, DOWN))
     _is_quiet_downstream(state, parameters)
     source, is_way = source_at(state, parameters, UP), parameters.leads(UP, DOWN)
-    return is_false(all_of((source.here, source.left > 0, is_way, is_false(state.sinks.get(DOWN - 1).gone))))
+    return negated(all_of((source.here, source.left > 0, is_way, negated(state.sinks.get(DOWN - 1).gone))))
 
 
 def _laws() -> tuple[SymbolicObligation, ...]:
@@ -412,10 +408,10 @@ def _learns_from_all(before: State, after: State, parameters: Parameters) -> boo
 
     def is_not_it(name: int, heard: NamedFamily[int]) -> bool:
         is_asked = any_of((equal(name + 1, UP), parameters.is_hop(UP, name + 1)))
-        return is_false(all_of((is_asked, heard.get(MUTER - 1) == newest)))
+        return negated(all_of((is_asked, heard.get(MUTER - 1) == newest)))
 
     knows_all = before.heard.every_by_name(is_no_newer)
-    knows_one = is_false(before.heard.every_by_name(is_not_it))
+    knows_one = negated(before.heard.every_by_name(is_not_it))
     holds = source_at(after, parameters, UP).holds.get(MUTER - 1)
     return all_of((knows_all, knows_one, holds == newest % 2))
 
@@ -630,7 +626,7 @@ def _any_hop_of_any_state(parameters: Parameters) -> State:
     """Any state of the right types."""
     for node in (UP, DOWN):
         assume(all_of((node >= 1, node <= parameters.nodes)))
-    assume(all_of((is_false(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
+    assume(all_of((negated(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1, focus={"down": DOWN - 1})
     rows = partial(row_of, sinks, operation("heard"))
     nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": UP - 1, "down": DOWN - 1})

@@ -70,12 +70,13 @@ from permitflow_proofs.kernel.symbols import (
     is_same,
     merged,
     natural,
+    negated,
     operation,
     predicate,
     relation_of_three,
 )
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.mute import DOWN, MUTER, ONE, TWO, UP, AnyGraph, AnyHops, is_false
+from permitflow_proofs.mute import DOWN, MUTER, ONE, TWO, UP, AnyGraph, AnyHops
 
 _muter_of, _boundary_of, _link_of = function("muter.of"), function("boundary.of"), function("link.of")
 _is_behind_links = predicate("is.behind.links")
@@ -161,7 +162,7 @@ def view_of(state: State, parameters: Parameters, up: int = ONE, down: int = TWO
         source=source,
         holds=source.holds.get(MUTER - 1),
         noted=noted_by(state, parameters, up, MUTER),
-        is_here=any_of((is_false(is_source), source.here)),
+        is_here=any_of((negated(is_source), source.here)),
         is_hop=parameters.is_hop(up, down),
         is_link=parameters.is_link(up, down),
         is_spoken=has_spoken(state, up, down, MUTER),
@@ -182,7 +183,7 @@ def _is_silent(state: State, node: int) -> bool:
 
 
 def _says_nothing(_name: int, speaker: NamedFamily[bool]) -> bool:
-    return is_false(speaker.get(MUTER - 1))
+    return negated(speaker.get(MUTER - 1))
 
 
 def _is_signal(signal: Signal, muter: int) -> bool:
@@ -211,7 +212,7 @@ def _type_ok(view: View, parameters: Parameters) -> bool:
 def _marks(view: View, parameters: Parameters) -> bool:
     """A boundary never leaves, and has no messages."""
     sink, is_kept = view.sink, merged(partial(is_marked, view.sink, view.told, parameters))
-    is_idle = all_of((is_false(sink.gone), equal(sink.wire, 0), equal(sink.inbox, 0)))
+    is_idle = all_of((negated(sink.gone), equal(sink.wire, 0), equal(sink.inbox, 0)))
     return any_of((all_of((_is_of_boundary(parameters), is_idle)), all_of((parameters.boundaries < MUTER, is_kept))))
 
 
@@ -224,7 +225,7 @@ def _in_order(view: View, _parameters: Parameters) -> bool:
 def _is_working(view: View) -> bool:
     """Is it a hop that is not broken?"""
     is_lost = all_of((view.is_link, view.is_closed, equal(view.line.welcomes, 0)))
-    return all_of((view.is_hop, equal(view.line.losses, 0), is_false(is_lost)))
+    return all_of((view.is_hop, equal(view.line.losses, 0), negated(is_lost)))
 
 
 def _on_its_way(view: View, parameters: Parameters) -> bool:
@@ -243,7 +244,7 @@ def _speakers_know(view: View, _parameters: Parameters) -> bool:
 
 def _known_from_speakers(view: View, parameters: Parameters) -> bool:
     is_own = all_of((_is_of_boundary(parameters), parameters.is_hop(view.up, MUTER)))
-    return any_of((view.up <= parameters.sinks, equal(view.heard, 0), is_own, is_false(view.is_silent)))
+    return any_of((view.up <= parameters.sinks, equal(view.heard, 0), is_own, negated(view.is_silent)))
 
 
 def _newest_holds(view: View, _parameters: Parameters) -> bool:
@@ -259,7 +260,7 @@ def _noted(view: View, _parameters: Parameters) -> bool:
 
 def _absent(view: View, _parameters: Parameters) -> bool:
     """A source that is not here has heard and noted nothing, and nothing is on its way to it."""
-    is_deaf = all_of((equal(view.heard, 0), equal(view.noted, 0), is_false(view.is_spoken), equal(view.word, NO_WORD)))
+    is_deaf = all_of((equal(view.heard, 0), equal(view.noted, 0), negated(view.is_spoken), equal(view.word, NO_WORD)))
     return any_of((view.is_here, is_deaf))
 
 
@@ -267,7 +268,7 @@ def _may_speak(parameters: Parameters, node: int) -> bool:
     """May it tell of the muter?  Of sinks only the muter itself; of a boundary it, and nodes upstream of it."""
     is_boundary = _is_of_boundary(parameters)
     is_upstream = implies(is_boundary, node >= _boundary_of(MUTER))
-    return any_of((all_of((node > parameters.sinks, is_upstream)), all_of((equal(node, MUTER), is_false(is_boundary)))))
+    return any_of((all_of((node > parameters.sinks, is_upstream)), all_of((equal(node, MUTER), negated(is_boundary)))))
 
 
 def _may_know(node: int, heard: int, parameters: Parameters) -> bool:
@@ -374,7 +375,7 @@ def _assume_links(nodes: Indexed[Any], parameters: Parameters) -> None:
         muter = parameters.muter_of(up)
         assume(all_of((muter >= 0, muter <= parameters.boundaries)))
         is_one = all_of((equal(_boundary_of(muter), up), parameters.is_hop(up, muter), up <= parameters.nodes))
-        assume(implies(parameters.is_boundary(up), all_of((is_one, is_false(parameters.is_source(up))))))
+        assume(implies(parameters.is_boundary(up), all_of((is_one, negated(parameters.is_source(up))))))
         hop = parameters.is_hop(up, down)
         assume(implies(all_of((hop, down <= parameters.boundaries)), equal(muter, down)))
         has_two = any_of((equal(down, muter), equal(down, _link_of(up))))
@@ -477,7 +478,7 @@ def _one_speaks(of_sinks: int) -> bool:
     state, parameters = SUBJECT.any_case()
     assume(all_of(((0 if of_sinks else parameters.sinks) < ONE, heard_by(graph_in(state), ONE, MUTER) > 0)))
     is_own = all_of((_is_of_boundary(parameters), parameters.is_hop(ONE, MUTER)))
-    return any_of((is_own, is_false(_is_silent(state, ONE))))
+    return any_of((is_own, negated(_is_silent(state, ONE))))
 
 
 def _is_broken_as_told(wrong: int) -> bool:
@@ -485,7 +486,7 @@ def _is_broken_as_told(wrong: int) -> bool:
     state, parameters = SUBJECT.any_case()
     assume(parameters.is_hop(ONE, TWO))
     is_working = _is_working(view_of(state, parameters)) if not wrong else parameters.is_hop(ONE, TWO)
-    return is_false(is_working) if is_broken(state, parameters, ONE, TWO) else is_working
+    return negated(is_working) if is_broken(state, parameters, ONE, TWO) else is_working
 
 
 # At rest.
@@ -503,7 +504,7 @@ def _assume_quiet(state: State, parameters: Parameters) -> None:
     """Nothing is in flight on the hop that is looked at, and if it is a link, it is not lost."""
     view = view_of(state, parameters)
     assume(in_flight(graph_in(state), ONE, TWO).is_empty())
-    assume(implies(view.is_link, is_false(view.is_closed)))
+    assume(implies(view.is_link, negated(view.is_closed)))
 
 
 def _quiet_case(loud: int) -> tuple[State, Parameters]:
@@ -535,7 +536,7 @@ def _is_settled_if_told(loud: int) -> bool:
 
 
 def _is_node_here(state: State, parameters: Parameters, node: int) -> bool:
-    return any_of((is_false(parameters.is_source(node)), source_at(graph_in(state), parameters, node).here))
+    return any_of((negated(parameters.is_source(node)), source_at(graph_in(state), parameters, node).here))
 
 
 def _is_forgotten(loud: int) -> bool:
@@ -563,7 +564,7 @@ def _is_of_no_way(loud: int) -> bool:
         return any_of((is_unheard, parameters.leads(name + 1, MUTER)))
 
     assume(implies(_lowest(state, is_led).exists, any_of((_is_silent(state, ONE), _speaks(state)))))
-    assume(is_false(parameters.leads(UP, MUTER)))
+    assume(negated(parameters.leads(UP, MUTER)))
     return equal(source_at(graph_in(state), parameters, UP).holds.get(MUTER - 1), 0)
 
 
@@ -573,7 +574,7 @@ def _hop_can_move(other: int) -> bool:
     assume(parameters.is_hop(UP, DOWN))
     view = view_of(state, parameters, UP, DOWN)
     is_quiet = in_flight(graph_in(state), UP, DOWN).is_empty()
-    assume(is_false(all_of((is_quiet, implies(view.is_link, is_false(view.is_closed))))))
+    assume(negated(all_of((is_quiet, implies(view.is_link, negated(view.is_closed))))))
     actions = ("ReceiveSignal", "NoticeLoss", "OpenLink") if other else _ON_HOPS
     return any(
         SYSTEM.is_enabled(action, state, parameters, UP, DOWN)
@@ -591,7 +592,7 @@ def _source_can_move(rests: int) -> bool:
     graph = graph_in(state)
     assume(all_of((parameters.is_source(UP), parameters.boundaries < DOWN, parameters.sinks >= DOWN)))
     source, sink = source_at(graph, parameters, UP), state.sinks.get(DOWN - 1)
-    assume(all_of((source.here, source.left > 0, parameters.leads(UP, DOWN), is_false(sink.gone))))
+    assume(all_of((source.here, source.left > 0, parameters.leads(UP, DOWN), negated(sink.gone))))
     muter = cast("Indexed[int]", source.holds).last_without(holds_nothing)
     assume(implies(muter.exists, equal(muter.name, MUTER - 1)))
     is_held = source.holds.get(MUTER - 1) > 0
@@ -607,7 +608,7 @@ def _source_can_move(rests: int) -> bool:
 
 def _other_muter(parameters: Parameters, *, may_be_this: bool = False) -> int:
     other = integer("other")
-    assume(all_of((other >= 1, other <= parameters.sinks, may_be_this or is_false(equal(other, MUTER)))))
+    assume(all_of((other >= 1, other <= parameters.sinks, may_be_this or negated(equal(other, MUTER)))))
     return other
 
 
@@ -641,17 +642,17 @@ def _may_leave(before: State, _after: State, parameters: Parameters) -> bool:
 
 
 def _may_die(before: State, _after: State, parameters: Parameters) -> bool:
-    return all_of((parameters.deaths, parameters.sinks >= DOWN, is_false(is_gone(before, DOWN))))
+    return all_of((parameters.deaths, parameters.sinks >= DOWN, negated(is_gone(before, DOWN))))
 
 
 def _is_not_lost(before: State, _after: State, parameters: Parameters) -> bool:
     view = view_of(before, parameters, UP, DOWN)
-    return any_of((is_false(view.is_link), is_false(view.is_closed), view.line.welcomes > 0))
+    return any_of((negated(view.is_link), negated(view.is_closed), view.line.welcomes > 0))
 
 
 def _guards() -> tuple[SymbolicObligation, ...]:
     def opposite(relation: Callable[[State, State, Parameters], bool]) -> Callable[[State, State, Parameters], bool]:
-        return lambda *step: is_false(relation(*step))
+        return lambda *step: negated(relation(*step))
 
     rules: tuple[tuple[tuple[str, ...], Callable[[State, State, Parameters], bool]], ...] = (
         (("Leave",), _may_leave),
@@ -659,7 +660,7 @@ def _guards() -> tuple[SymbolicObligation, ...]:
         (("LoseLink", "ReceiveSignal", "NoticeLoss"), _is_not_lost),
         (("LoseLink",), lambda before, after, _parameters: equal(after.remade, before.remade + 1)),
         (("Reconnect",), lambda _before, after, parameters: _is_not_lost(after, after, parameters)),
-        (("OpenLink",), lambda _before, after, parameters: is_false(view_of(after, parameters, UP, DOWN).is_closed)),
+        (("OpenLink",), lambda _before, after, parameters: negated(view_of(after, parameters, UP, DOWN).is_closed)),
     )
     return tuple(
         made
@@ -684,14 +685,6 @@ def _laws() -> tuple[SymbolicObligation, ...]:
         says_nothing = all_of((equal(word_of(signal, MUTER), NO_WORD), equal(epoch_of(signal, MUTER), 0)))
         return all_of((any_of((is_its, says_nothing)), equal(line_of(signal), NO_LINE)))
 
-    def adds_up(kind: type[Word] | type[Line], wrong: int) -> bool:
-        """Beginning at either end, the sum is the same; what is nothing adds nothing."""
-        then: Any = kind.then
-        one, two, three = (kind(*(natural(f"{name}.{part}") for part in kind._fields)) for name in ("a", "b", "c"))
-        whole = then(then(two, one) if wrong else then(one, two), three)
-        adds_nothing = all_of((equal(then(kind(), one), one), equal(then(one, kind()), one)))
-        return all_of((equal(whole, then(one, then(two, three))), adds_nothing))
-
     def tells_apart(wrong: int) -> bool:
         loss, welcome = (BROKEN, WELCOME) if not wrong else (WELCOME, BROKEN)
         return all_of((equal(line_of(loss), Line(losses=1)), equal(line_of(welcome), Line(welcomes=1))))
@@ -701,7 +694,6 @@ def _laws() -> tuple[SymbolicObligation, ...]:
         *(made for name, law in zip(names, _LAWS, strict=True) for made in law_obligations(name, law, lawful)),
         claim("a loss and a welcome", tells_apart, "the other way round"),
         claim("others say nothing", is_alone, "it may be of the muter"),
-        *(claim(f"sums of {kind.__name__}", partial(adds_up, kind), "two are swapped") for kind in (Word, Line)),
     )
 
 

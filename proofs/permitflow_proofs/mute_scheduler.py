@@ -35,6 +35,7 @@ from permitflow_proofs.kernel.symbols import (
     implies,
     integer,
     merged,
+    negated,
     relation,
     suppose,
 )
@@ -46,11 +47,6 @@ _ACTOR, _OTHER, _ONE, _TWO = _NAMES
 
 _number = function("number")
 """The number of an actor: it waits for one with a larger number."""
-
-
-def _is_false(condition: bool) -> bool:
-    """Is it false?  Does not fork."""
-    return implies(condition, False)
 
 
 def _type_ok(state: State, parameters: Parameters, _name: int) -> bool:
@@ -166,7 +162,7 @@ def _goes_up(more: int, before: State, after: State, _parameters: Parameters) ->
     begins = all_of(
         (
             merged(partial(waits_for, after, _ACTOR, _OTHER)),
-            _is_false(merged(partial(waits_for, before, _ACTOR, _OTHER))),
+            negated(merged(partial(waits_for, before, _ACTOR, _OTHER))),
         )
     )
 
@@ -198,11 +194,11 @@ def _is_woken_at_last(late: int) -> bool:
     assume(merged(partial(_muted_if_held, state, parameters, last.name)))
 
     def has_rested(name: int) -> bool:
-        return _is_false(is_busy(state.actors.get(name)))
+        return negated(is_busy(state.actors.get(name)))
 
     def has_heard(muter: int) -> bool:
         is_freed = state.freed.get(last.name).get(muter)
-        return all_of((_woken(state, parameters, last.name, muter), _is_false(is_freed)))
+        return all_of((_woken(state, parameters, last.name, muter), negated(is_freed)))
 
     actors.assume_every(has_rested)
     actors.assume_every(lambda muter: _is_numbered(state, last.name, muter))
@@ -220,7 +216,7 @@ def _is_refused_at_the_limit(before: State, after: State, parameters: Parameters
 
 
 def _is_held(state: State) -> bool:
-    return _is_false(state.waits.get(_ACTOR).every(_is_false))
+    return negated(state.waits.get(_ACTOR).every(negated))
 
 
 def _frees(when: bool, before: State, after: State) -> bool:
@@ -266,7 +262,7 @@ def _waits_for_the_muting(before: State, after: State, _parameters: Parameters) 
     """Who sends to an actor that is overloaded, under pressure or muted waits for it, unless it is busy itself."""
     one, other = before.actors.get(_ACTOR), before.actors.get(_OTHER)
     mutes = any_of((other.overloaded, other.pressed, other.muted))
-    begins = all_of((mutes, _is_false(any_of((one.overloaded, one.pressed)))))
+    begins = all_of((mutes, negated(any_of((one.overloaded, one.pressed)))))
     return after.waits.get(_ACTOR).get(_OTHER) == any_of((before.waits.get(_ACTOR).get(_OTHER), begins))
 
 
@@ -392,7 +388,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 def _any_actors(parameters: Parameters) -> State:
     for name in (_ACTOR, _OTHER):
         assume(all_of((name >= 0, name < parameters.actors)))
-    assume(_is_false(equal(_ACTOR, _OTHER)))
+    assume(negated(equal(_ACTOR, _OTHER)))
     return _linked(
         Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, focus={"0": _ACTOR, "1": _OTHER})
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from operator import add
 
 from permitflow_model.squelch import (
     NO_WORDS,
@@ -24,7 +25,6 @@ from permitflow_model.squelch import (
     is_off_due,
     needed_headroom,
     oldest_age,
-    plus,
     sent_lately,
     words_of,
 )
@@ -117,17 +117,21 @@ _IN_ANY_CASE = {name: clause for name, clause in INVARIANT.items() if name not i
 # Symbols.
 
 _SIGNAL_LAWS: Mapping[str, Law] = {
-    "gaps": lambda signals: signals.sum_of(gap_of, plus, 0),
-    "all have a word": lambda signals: signals.sum_of(words_of, followed_by, NO_WORDS).number - signals.size(),
-    "a word for each": lambda signals: signals.size() - signals.sum_of(words_of, followed_by, NO_WORDS).number,
+    "gaps": lambda signals: signals.sum_of(gap_of, add, 0),
+    "a word for each": lambda signals: _apart(signals.sum_of(words_of, followed_by, NO_WORDS).number, signals.size()),
 }
+
+
+def _apart(one: int, other: int) -> tuple[int, int]:
+    """Never negative if both are equal."""
+    return one - other, other - one
 
 
 def _tick_laws(rate: int) -> Mapping[str, Law]:
     """At most this many messages are sent in each tick."""
 
     def sent_in(ticks: Sums) -> int:
-        return ticks.sum_of(count, plus, 0)
+        return ticks.sum_of(count, add, 0)
 
     return {
         "messages of ticks": sent_in,

@@ -25,7 +25,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, merged
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 _name = function("name")
@@ -33,10 +33,6 @@ _TASK, _ATTEMPT, _EXCHANGE = (_name(number) for number in range(3))
 """Of what acts."""
 _T, _U, _A, _B, _E, _F = (_name(number) for number in range(3, 9))
 """Any two tasks, attempts and exchanges, of which a clause is shown."""
-
-
-def _not(condition: bool) -> bool:
-    return implies(condition, False)
 
 
 def _is_in(one: Attempt | State, *phases: str) -> bool:
@@ -76,7 +72,7 @@ def _counts(state: State, parameters: Parameters) -> bool:
 
 def _decision(state: State, parameters: Parameters) -> bool:
     """A decision is about the batch that is run now, and only where there are several exchanges."""
-    is_there = _not(equal(state.decided, 0))
+    is_there = negated(equal(state.decided, 0))
     return all_of(
         (
             implies(is_there, all_of((equal(state.decided, state.batch), parameters.exchanges > 1))),
@@ -102,7 +98,7 @@ def _task_ok(state: State, parameters: Parameters, name: int) -> bool:
 def _chosen(state: State, parameters: Parameters, name: int) -> bool:
     """What the driver names is an attempt of its own that has ended, and is there or was displaced."""
     task = state.tasks.get(name)
-    one, is_named = _at(state, task.chosen), _not(equal(task.chosen, 0))
+    one, is_named = _at(state, task.chosen), negated(equal(task.chosen, 0))
     is_there = any_of((_is_in(one, "ended", "prepared"), all_of((parameters.expires, _is_in(one, "forgotten")))))
     is_own = all_of(
         (
@@ -116,9 +112,10 @@ def _chosen(state: State, parameters: Parameters, name: int) -> bool:
         (
             implies(all_of((_is_in(state, "running", "publishing"), is_named)), is_own),
             implies(_is_in(state, "publishing"), is_named),
-            implies(_is_in(state, "recovering"), _not(is_named)),
+            implies(_is_in(state, "recovering"), negated(is_named)),
             implies(
-                all_of((_is_in(state, "publishing"), _not(equal(state.decided, 0)))), equal(task.chosen, task.decided)
+                all_of((_is_in(state, "publishing"), negated(equal(state.decided, 0)))),
+                equal(task.chosen, task.decided),
             ),
         )
     )
@@ -126,7 +123,7 @@ def _chosen(state: State, parameters: Parameters, name: int) -> bool:
 
 def _late(state: State, parameters: Parameters, name: int) -> bool:
     """A late order names attempts at its batch; where there are several exchanges, those that were decided."""
-    task, is_there = state.tasks.get(name), _not(equal(state.late, 0))
+    task, is_there = state.tasks.get(name), negated(equal(state.late, 0))
     return implies(is_there, _named_is_of(state, task.late, name, state.late))
 
 
@@ -135,7 +132,7 @@ def _late(state: State, parameters: Parameters, name: int) -> bool:
 
 def _decided(state: State, parameters: Parameters, name: int, exchange: int) -> bool:
     """What a decision names is prepared until it is published, as long as an exchange has not published the batch."""
-    task, is_there = state.tasks.get(name), _not(equal(state.decided, 0))
+    task, is_there = state.tasks.get(name), negated(equal(state.decided, 0))
     one, is_behind = _at(state, task.decided), state.published.get(exchange) < state.decided
     is_published = _published(state, task) >= state.decided
     return all_of(
@@ -143,7 +140,7 @@ def _decided(state: State, parameters: Parameters, name: int, exchange: int) -> 
             implies(is_there, _named_is_of(state, task.decided, name, state.decided)),
             implies(equal(state.decided, 0), equal(task.decided, 0)),
             implies(all_of((is_there, is_behind, is_published)), _is_in(one, "published")),
-            implies(all_of((is_there, is_behind, _not(is_published))), _is_in(one, "prepared")),
+            implies(all_of((is_there, is_behind, negated(is_published))), _is_in(one, "prepared")),
         )
     )
 
@@ -158,7 +155,7 @@ def _late_is_decided(state: State, parameters: Parameters, name: int, exchange: 
 def _published_is_decided(state: State, _parameters: Parameters, name: int, exchange: int) -> bool:
     """What is published of a batch that some exchange has not published was decided."""
     one = state.attempts.get(name)
-    is_behind = all_of((_not(equal(state.decided, 0)), state.published.get(exchange) < state.decided))
+    is_behind = all_of((negated(equal(state.decided, 0)), state.published.get(exchange) < state.decided))
     is_of_it = all_of((_is_in(one, "published"), equal(one.batch, state.decided)))
     return implies(all_of((is_behind, is_of_it)), equal(state.tasks.get(one.task - 1).decided, name + 1))
 
@@ -169,13 +166,13 @@ def _published_is_decided(state: State, _parameters: Parameters, name: int, exch
 def _decided_of_one_run(state: State, _parameters: Parameters, name: int, other: int) -> bool:
     """All that a decision names is of one run."""
     one, another = (_at(state, state.tasks.get(each).decided) for each in (name, other))
-    return implies(_not(equal(state.decided, 0)), equal(one.run, another.run))
+    return implies(negated(equal(state.decided, 0)), equal(one.run, another.run))
 
 
 def _late_of_one_run(state: State, _parameters: Parameters, name: int, other: int) -> bool:
     """All that a late order names is of one run."""
     one, another = (_at(state, state.tasks.get(each).late) for each in (name, other))
-    return implies(_not(equal(state.late, 0)), equal(one.run, another.run))
+    return implies(negated(equal(state.late, 0)), equal(one.run, another.run))
 
 
 def _published_once(state: State, _parameters: Parameters, name: int, other: int) -> bool:
@@ -386,7 +383,7 @@ def _is_whole(number: Callable[[State, Task], int], before: State, after: State,
     """When an exchange has published, of each task that lies there the attempt that the order names is published."""
     task = after.tasks.get(_T)
     batch = _published(after, task)
-    rises = _not(equal(batch, _published(before, task)))
+    rises = negated(equal(batch, _published(before, task)))
     named = number(before, before.tasks.get(_T))
     one = _at(after, named)
     is_it = all_of((_is_in(one, "published"), equal(one.task, _T + 1), equal(one.batch, batch + more)))
@@ -405,7 +402,7 @@ def _stays(before: State, after: State, _parameters: Parameters, *, stays: bool)
     old, one = before.attempts.get(_A), after.attempts.get(_A)
     is_same = all_of((equal(one.task, old.task), equal(one.batch, old.batch), equal(one.run, old.run)))
     is_published = _is_in(one, "published")
-    return implies(_is_in(old, "published"), all_of((is_same, is_published)) if stays else _not(is_published))
+    return implies(_is_in(old, "published"), all_of((is_same, is_published)) if stays else negated(is_published))
 
 
 def _is_kept(before: State, after: State, _parameters: Parameters, *, phase: str) -> bool:
@@ -428,7 +425,7 @@ def _all_or_none(state: State, _parameters: Parameters, *, less: int) -> bool:
 
 def _named_is_there(state: State, parameters: Parameters, *, phases: tuple[str, ...]) -> bool:
     task, mine = state.tasks.get(_T), state.published.get(_E)
-    is_kept = any_of((parameters.exchanges > 1, _not(parameters.expires)))
+    is_kept = any_of((parameters.exchanges > 1, negated(parameters.expires)))
     is_here = all_of((is_kept, equal(task.home, _E + 1)))
     chosen, decided = (_is_in(_at(state, number), *phases) for number in (task.chosen, task.decided))
     return all_of(
@@ -471,7 +468,7 @@ def _may_fail(state: State, parameters: Parameters) -> bool:
 
 def _is_another(one: Attempt, task: int, run: int, batch: int) -> bool:
     is_it = all_of((equal(one.task, task), equal(one.run, run), equal(one.batch, batch)))
-    return _not(all_of((is_it, _not(_is_in(one, "forgotten")))))
+    return negated(all_of((is_it, negated(_is_in(one, "forgotten")))))
 
 
 def _nobody_is_at(state: State) -> bool:
@@ -484,12 +481,12 @@ def _may_start(state: State, parameters: Parameters) -> bool:
 
 
 def _may_start_again(state: State, parameters: Parameters, _name: int) -> bool:
-    is_chosen = _not(equal(state.tasks.get(_TASK).chosen, 0))
-    return all_of((_may_start(state, parameters), _nobody_is_at(state), _not(is_chosen)))
+    is_chosen = negated(equal(state.tasks.get(_TASK).chosen, 0))
+    return all_of((_may_start(state, parameters), _nobody_is_at(state), negated(is_chosen)))
 
 
 def _may_speculate(state: State, parameters: Parameters, _name: int) -> bool:
-    return all_of((_may_start(state, parameters), _not(_nobody_is_at(state)), _may_fail(state, parameters)))
+    return all_of((_may_start(state, parameters), negated(_nobody_is_at(state)), _may_fail(state, parameters)))
 
 
 def _is_same(one: Attempt, old: Attempt) -> bool:
@@ -514,7 +511,7 @@ def _may_be_discarded(state: State, _parameters: Parameters, _name: int) -> bool
     one = _one(state)
     is_dead = any_of((one.run < state.run, _is_in(state, "down")))
     is_decided = equal(state.tasks.get(one.task - 1).decided, _ATTEMPT + 1)
-    return all_of((_is_in(one, "open", "ended", "prepared"), is_dead, _not(is_decided)))
+    return all_of((_is_in(one, "open", "ended", "prepared"), is_dead, negated(is_decided)))
 
 
 def _lies_here(state: State, one: Attempt) -> bool:
@@ -522,40 +519,40 @@ def _lies_here(state: State, one: Attempt) -> bool:
 
 
 def _is_elsewhere(one: Attempt, phase: str, state: State) -> bool:
-    return _not(all_of((_is_in(one, phase), _lies_here(state, one))))
+    return negated(all_of((_is_in(one, phase), _lies_here(state, one))))
 
 
 def _may_expire(state: State, parameters: Parameters, _name: int) -> bool:
     is_quiet = state.attempts.every(_is_elsewhere, "open", state)
     has_none = state.attempts.every(_is_elsewhere, "ended", state)
-    return all_of((parameters.expires, _may_fail(state, parameters), is_quiet, _not(has_none)))
+    return all_of((parameters.expires, _may_fail(state, parameters), is_quiet, negated(has_none)))
 
 
 def _expires(before: State, after: State, _parameters: Parameters) -> bool:
     def of(name: int) -> bool:
         one, old = after.attempts.get(name), before.attempts.get(name)
         goes = all_of((_is_in(old, "ended"), _lies_here(before, old)))
-        return all_of((implies(goes, _is_in(one, "forgotten")), implies(_not(goes), one.phase == old.phase)))
+        return all_of((implies(goes, _is_in(one, "forgotten")), implies(negated(goes), one.phase == old.phase)))
 
     return all_of([of(name) for name in _names(before.attempts)])
 
 
 def _is_without(one: Attempt, *phases: str) -> bool:
     """Is it none of the task in focus that has come so far?"""
-    return _not(all_of((equal(one.task, _TASK + 1), _is_in(one, *phases))))
+    return negated(all_of((equal(one.task, _TASK + 1), _is_in(one, *phases))))
 
 
 def _may_be_removed(state: State, parameters: Parameters, _name: int) -> bool:
     has_no_prepared = state.attempts.every(_is_without, "prepared")
     has_none = state.attempts.every(_is_without, "open", "ended", "prepared")
-    return all_of((parameters.expires, _may_fail(state, parameters), has_no_prepared, _not(has_none)))
+    return all_of((parameters.expires, _may_fail(state, parameters), has_no_prepared, negated(has_none)))
 
 
 def _removes(before: State, after: State, _parameters: Parameters) -> bool:
     def of(name: int) -> bool:
         one, old = after.attempts.get(name), before.attempts.get(name)
         goes = all_of((equal(old.task, _TASK + 1), _is_in(old, "open", "ended", "prepared")))
-        return all_of((implies(goes, _is_in(one, "forgotten")), implies(_not(goes), one.phase == old.phase)))
+        return all_of((implies(goes, _is_in(one, "forgotten")), implies(negated(goes), one.phase == old.phase)))
 
     return all_of([of(name) for name in _names(before.attempts)])
 
@@ -604,8 +601,8 @@ def _publishes(before: State, after: State, order: _Order) -> bool:
         return all_of(
             (
                 implies(all_of((goes, is_named)), _is_in(one, "published")),
-                implies(all_of((goes, _not(is_named))), _is_in(one, "late")),
-                implies(_not(goes), one.phase == old.phase),
+                implies(all_of((goes, negated(is_named))), _is_in(one, "late")),
+                implies(negated(goes), one.phase == old.phase),
             )
         )
 
@@ -633,7 +630,7 @@ def _answers(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _may_come_late(state: State, _parameters: Parameters, _name: int) -> bool:
-    is_new = all_of((_not(equal(state.late, 0)), state.published.get(_EXCHANGE) < state.late))
+    is_new = all_of((negated(equal(state.late, 0)), state.published.get(_EXCHANGE) < state.late))
     return all_of((is_new, _has_all(state, lambda task: task.late)))
 
 
@@ -658,7 +655,7 @@ def _hears(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _has_one(task: Task) -> bool:
-    return _not(equal(task.chosen, 0))
+    return negated(equal(task.chosen, 0))
 
 
 def _is_ready(task: Task, state: State) -> bool:
@@ -672,7 +669,7 @@ def _is_ready_here(task: Task, state: State) -> bool:
 
 def _may_prepare(state: State, parameters: Parameters, _name: int) -> bool:
     is_done = all_of((_is_in(state, "running"), parameters.exchanges > 1, state.tasks.every(_has_one)))
-    return all_of((is_done, _not(state.tasks.every(_is_ready_here, state))))
+    return all_of((is_done, negated(state.tasks.every(_is_ready_here, state))))
 
 
 def _prepares(before: State, after: State, _parameters: Parameters) -> bool:
@@ -684,7 +681,7 @@ def _prepares(before: State, after: State, _parameters: Parameters) -> bool:
         one, old = after.attempts.get(name), before.attempts.get(name)
         is_named = equal(before.tasks.get(old.task - 1).chosen, name + 1)
         goes = all_of((_is_in(old, "ended"), _lies_here(before, old), is_named))
-        return all_of((implies(goes, _is_in(one, "prepared")), implies(_not(goes), one.phase == old.phase)))
+        return all_of((implies(goes, _is_in(one, "prepared")), implies(negated(goes), one.phase == old.phase)))
 
     return after.phase == "running" and all_of([of(name) for name in _names(before.attempts)])
 
@@ -711,7 +708,7 @@ def _is_at_least(published: int, batch: int) -> bool:
 
 def _may_forget(state: State, _parameters: Parameters) -> bool:
     is_over = state.published.every(_is_at_least, state.decided)
-    return all_of((_is_in(state, "publishing", "recovering"), _not(equal(state.decided, 0)), is_over))
+    return all_of((_is_in(state, "publishing", "recovering"), negated(equal(state.decided, 0)), is_over))
 
 
 def _forgets(before: State, after: State, _parameters: Parameters) -> bool:

@@ -19,7 +19,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import all_of, merged
+from permitflow_proofs.kernel.symbols import all_of, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.stream_life_frames import FRAMES, is_suspended
 from permitflow_proofs.stream_life_states import (
@@ -30,7 +30,6 @@ from permitflow_proofs.stream_life_states import (
     is_one_of,
     is_unasked,
     messages,
-    negated,
     permits,
 )
 

@@ -25,10 +25,19 @@ from permitflow_model.stream_life import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import all_of, any_like, any_of, assume, equal, implies, integer, merged
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    implies,
+    integer,
+    larger_of,
+    merged,
+    negated,
+    smaller_of,
+)
 
 
 class Line(NamedTuple):
@@ -91,16 +100,11 @@ def then(ahead: Line, behind: Line) -> Line:
     """Two lines, one behind the other."""
     counts = map(add, ahead[3:], behind[3:])
     return Line(
-        ahead.first + behind.first - _larger(ahead.first, behind.first),
-        _larger(ahead.following, behind.following),
+        smaller_of(ahead.first, behind.first),
+        larger_of(ahead.following, behind.following),
         (ahead.disorder + behind.disorder + (ahead.following > behind.first) * 1 > 0) * 1,
         *counts,
     )
-
-
-def _larger(left: int, right: int) -> int:
-    """The same as ``larger``, without a fork."""
-    return right + (left > right) * (left - right)
 
 
 def _down(state: State) -> Line:
@@ -124,11 +128,6 @@ def permits(state: State) -> int:
 
 
 # Conditions that do not fork.
-
-
-def negated(condition: bool) -> bool:
-    """Does it not hold?"""
-    return implies(condition, False)
 
 
 def is_one_of(life: Life, *lives: Life) -> bool:
@@ -473,26 +472,6 @@ SUBJECT = Subject(
 """A stream with any parameters."""
 
 
-def _any_line(name: str) -> Line:
-    line = any_like(NOTHING, name)
-    in_range = [line.first >= BEGIN, line.first <= BEHIND, line.following >= 0, line.following <= BEHIND]
-    assume(all_of([*in_range, any_of([line.disorder == 0, line.disorder == 1])]))
-    return line
-
-
-def _one_after_another(*, wrong: bool) -> bool:
-    """It does not matter which two lines are put together first."""
-    one, two, three = _any_line("one"), _any_line("two"), _any_line("three")
-    last = then(three, two) if wrong else then(two, three)
-    return equal(then(then(one, two), three), then(one, last))
-
-
-def _nothing_else(*, wrong: int) -> bool:
-    """Nothing before or behind a line changes nothing."""
-    line, nothing = _any_line("line"), NOTHING._replace(following=wrong * BEHIND)
-    return all_of([equal(then(line, nothing), line), equal(then(nothing, line), line)])
-
-
 def _any_frame(*, lawful: bool) -> Frame:
     frame = arbitrary(Frame, "frame.")
     if lawful:
@@ -500,19 +479,5 @@ def _any_frame(*, lawful: bool) -> Frame:
     return frame
 
 
-LINE_LAWS = (
-    *law_obligations("a line", _of_line, partial(_any_frame, lawful=True), partial(_any_frame, lawful=False)),
-    SymbolicObligation(
-        "which two lines are put together first does not matter",
-        partial(_one_after_another, wrong=False),
-        partial(_one_after_another, wrong=True),
-        "the last two the other way round",
-    ),
-    SymbolicObligation(
-        "nothing before or behind a line changes nothing",
-        partial(_nothing_else, wrong=0),
-        partial(_nothing_else, wrong=1),
-        "something",
-    ),
-)
+LINE_LAWS = law_obligations("a line", _of_line, partial(_any_frame, lawful=True), partial(_any_frame, lawful=False))
 """What any state assumes of its lines."""

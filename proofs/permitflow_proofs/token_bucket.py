@@ -7,7 +7,7 @@ from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Refutation
-from permitflow_proofs.kernel.symbols import assume, implies, natural
+from permitflow_proofs.kernel.symbols import assume, natural, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -54,8 +54,8 @@ def _within(state: State, parameters: Parameters, *, burst: int) -> bool:
 
 
 def _fits(state: State, parameters: Parameters, *, short: int) -> bool:
-    assume(implies(parameters.slowdowns, False))
-    assume(implies(state.slow, False))
+    assume(negated(parameters.slowdowns))
+    assume(negated(state.slow))
     for burst in (parameters.capacity, parameters.max_cost):
         assume(parameters.room >= burst - short)
     return SYSTEM.invariants["Fits"](state, parameters)

@@ -23,7 +23,7 @@ from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import Sums
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, merged
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, larger_of, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 CLAUSES_TOGETHER: Mapping[str, Clause[State, Parameters]] = {
@@ -115,12 +115,7 @@ def _belief_of(message: Item) -> _Belief:
 
 
 def _outdone_by(earlier: _Belief, later: _Belief) -> _Belief:
-    return _Belief(earlier.held + later.held, _larger(earlier.most - later.held, later.most))
-
-
-def _larger(one: int, other: int) -> int:
-    """Without a fork."""
-    return one + (other > one) * (other - one)
+    return _Belief(earlier.held + later.held, larger_of(earlier.most - later.held, later.most))
 
 
 def _belief_in(messages: Sums) -> _Belief:
@@ -136,17 +131,17 @@ def _believing(messages: Sums) -> tuple[int, ...]:
 def _unneeded(channel: Channel, parameters: Parameters) -> int:
     """Credit that a channel has, or may still be lent, beyond its own and what waits."""
     belief, grants = _belief_in(channel.wire), effect_in(channel.grants)
-    believed = _larger(_larger(channel.required - belief.held, belief.most), channel.announced)
+    believed = larger_of(larger_of(channel.required - belief.held, belief.most), channel.announced)
     # Products do not fork.
-    granted = implies(channel.released, False) * (grants.adds + (grants.keeps > 0) * channel.credit)
+    granted = negated(channel.released) * (grants.adds + (grants.keeps > 0) * channel.credit)
     has = granted + channel.free - parameters.exclusive
-    return _larger(0, _larger(has, believed) - content_in(channel.waiting).data)
+    return larger_of(0, larger_of(has, believed) - content_in(channel.waiting).data)
 
 
 def _data_left(channel: Channel) -> int:
     """As of the gate; a credit that comes back is worth more than one in the pool, and nothing is told too early."""
     waiting, wire, inbox = (content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox))
-    untold = _larger(0, waiting.data - channel.announced)
+    untold = larger_of(0, waiting.data - channel.announced)
     sent = 6 * wire.data + 5 * inbox.data + wire.items - wire.data - wire.barriers
     credit = 4 * returning_in(channel.wire).returns + channel.credit + 2 * gate.granted_in(channel.grants)
     return 7 * waiting.data + 2 * untold + sent + credit + 3 * channel.free
@@ -314,13 +309,11 @@ def theorems() -> tuple[Theorem, ...]:
             "laws",
             "ReturnsAreLent",
             "The laws of what comes back on a wire, which the proofs assume.",
-            *(
-                each
-                for number, law in enumerate(
-                    (*gate.COUNTED, *gate.PROMISED, *gate.SPANNED, _returning, _believing), start=1
-                )
-                for each in law_obligations(f"law {number}", law, _lawful_item)
-            ),
+            *law_obligations("items", gate.counted, _lawful_item),
+            *law_obligations("spans", gate.spanned, _lawful_item),
+            *law_obligations("promises", gate.promised, _lawful_item, beside=(gate.counted,)),
+            *law_obligations("returns", _returning, _lawful_item, beside=(gate.counted,)),
+            *law_obligations("beliefs", _believing, _lawful_item, beside=(gate.counted, _returning)),
         ),
         _CHAPTER.framed(FRAMES, _ANY),
         theorem(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import add
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def refuted(claim: Callable[[], bool]) -> bool:
 
 def test_what_is_known_of_members_and_items_is_no_premise() -> None:
     def claim() -> bool:
-        SymbolicQueue.any_queue("queue", integer).sum_of(itself, plus, 0)
+        SymbolicQueue.any_queue("queue", integer).sum_of(itself, add, 0)
         any_numbers().every(is_below, 3)
         return True
 

@@ -21,7 +21,7 @@ from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_a
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.paths import Explorer
-from permitflow_proofs.kernel.symbols import assume, implies, integer, limit, merged, natural
+from permitflow_proofs.kernel.symbols import assume, integer, limit, merged, natural, negated
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -131,7 +131,7 @@ def test_an_assumption_about_parameters_is_told() -> None:
     def related() -> None:
         parameters = any_parameters_of(demand.Parameters)
         assume(2 * (parameters.batch - 1) <= parameters.size + 0)
-        assume(implies(parameters.withdrawals, False))
+        assume(negated(parameters.withdrawals))
         assume(natural("held") <= parameters.size)
 
     assert facts(related) == ("2 * (batch - 1) <= size", "withdrawals = FALSE")

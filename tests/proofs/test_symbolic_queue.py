@@ -1,18 +1,18 @@
 """The symbolic queue stands for every real queue: what it assumes excludes none, and no more is known of it."""
 
 from collections.abc import Callable
-from operator import add
+from operator import add, sub
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.indexed import Indexed
 from permitflow_proofs.kernel.obligation import Finding, decide
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
-from permitflow_proofs.kernel.queue_facts import queue_obligations
+from permitflow_proofs.kernel.queue_facts import law_obligations, queue_obligations
 from permitflow_proofs.kernel.symbols import assume, choice, function, implies, integer, merged, natural
 
 
@@ -34,6 +34,10 @@ def as_digits(number: int, item: int, base: int) -> int:
 
 def stays_below(last: int, item: int, _context: None) -> int:
     return item if last <= item else -1
+
+
+def natural_item() -> int:
+    return natural("item")
 
 
 def is_natural(item: int, _context: None) -> bool:
@@ -110,6 +114,36 @@ def test_the_newest_item_can_be_taken_too(real: Fifo[int]) -> None:
     assert proved(decide(claim))
     pushed = decide(lambda: any_numbers().push(7).last() == 7 and any_numbers().push(7).without_last().size() >= 0)
     assert proved(pushed)
+
+
+def newer(older: int, newest: int) -> int:
+    return newest if newest >= 0 else older
+
+
+def test_a_law_asks_that_its_sums_add_up() -> None:
+    def outcome(plus: Callable[[int, int], int], nothing: int) -> str:
+        obligations = law_obligations("law", lambda items: items.sum_of(itself, plus, nothing) + 1, natural_item)
+        (adds_up,) = (each for each in obligations if each.name == "law: adds up")
+        found = adds_up.examine()
+        assert found.twin_failed
+        return found.outcome
+
+    assert outcome(newer, -1) == "proved"
+    assert outcome(newer, 0) == "refuted"
+    assert outcome(sub, 0) == "refuted"
+
+
+def test_a_sum_of_which_no_law_tells_is_refused() -> None:
+    with pytest.raises(TypeError, match="numbers: no law tells that sums by newer add up"):
+        decide(lambda: any_numbers().sum_of(itself, newer, -1) >= -1)
+
+
+def test_sums_of_one_measure_are_apart_if_they_add_up_otherwise() -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        return total(numbers) == numbers.sum_of(itself, larger, 0)
+
+    assert decide(claim).outcome == "refuted"
 
 
 def test_an_item_is_not_more_than_the_sum_only_because_of_the_law() -> None:
@@ -238,7 +272,7 @@ def test_stand_ins_are_not_compared(kind: str) -> None:
 
 def test_each_assumption_is_proved_of_arrays() -> None:
     names = [obligation.name for obligation in queue_obligations()]
-    assert len(set(names)) == len(names) == 14
+    assert len(set(names)) == len(names) == 16
     for obligation in queue_obligations():
         assert obligation.examine().outcome == "proved"
 

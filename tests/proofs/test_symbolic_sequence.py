@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_proofs.kernel.obligation import Finding, decide
 from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.symbols import any_like, assume, equal, integer
@@ -113,6 +113,24 @@ def test_equal_sequences_have_equal_sums_and_known_items_count() -> None:
     assert proved(lambda: claim(3, 3))
     refuted(lambda: claim(3, 2))
     refuted(lambda: any_sequence().sum_of(weight, add, 0) == any_sequence("others").sum_of(weight, add, 0))
+
+
+def test_each_measure_of_one_name_has_its_own_sum() -> None:
+    def weighed(times: int) -> Callable[[Item], int]:
+        def weight(item: Item) -> int:
+            return times * item.weight
+
+        return weight
+
+    light, heavy = weighed(1), weighed(2)
+
+    def are_equal(measure: Callable[[Item], int], plus: Callable[[int, int], int]) -> bool:
+        items = any_sequence()
+        return items.sum_of(light, add, 0) == items.sum_of(measure, plus, 0)
+
+    assert proved(lambda: are_equal(light, add))
+    refuted(lambda: are_equal(heavy, add))
+    refuted(lambda: are_equal(light, larger))
 
 
 def test_an_empty_one_has_no_ends_and_stays_empty() -> None:

@@ -155,8 +155,8 @@ def order_of(message: Message) -> Order:
 
 def then(ahead: Order, behind: Order) -> Order:
     """That of both together."""
-    more = behind.messages if ahead.ends > 0 else 0
-    return Order(ahead.messages + behind.messages, ahead.ends + behind.ends, ahead.behind + behind.behind + more)
+    late = behind.messages if ahead.ends > 0 else behind.behind
+    return Order(ahead.messages + behind.messages, ahead.ends + behind.ends, ahead.behind + late)
 
 
 def order_in(messages: Any) -> Order:

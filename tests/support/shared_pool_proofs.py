@@ -1,5 +1,7 @@
 """What holds of channels that share a pool, for any number of them: one page of proofs."""
 
+from operator import add
+
 from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.family import SymbolicFamily
@@ -20,7 +22,7 @@ def any_message(name: str) -> Message:
 
 
 def permits_held(messages: Sums) -> int:
-    return messages.sum_of(cost_of, lambda left, right: left + right, 0)
+    return messages.sum_of(cost_of, add, 0)
 
 
 def order_kept(messages: Sums) -> tuple[int, ...]:

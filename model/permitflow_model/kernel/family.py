@@ -80,6 +80,13 @@ class NoMemberError(IndexError):
         super().__init__(f"a family of {size} has no member {name}; an action that names one requires that it is there")
 
 
+def _known(name: int, size: int) -> int:
+    """The name of a member."""
+    if 0 <= name < size:
+        return name
+    raise NoMemberError(name, size)
+
+
 class Members(tuple[M, ...]):
     """A family as a tuple: for exploration, tests and replay.  In TLA+ it is a sequence, which counts from 1."""
 
@@ -95,17 +102,12 @@ class Members(tuple[M, ...]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self[self._known(name)]
+        return self[_known(name, len(self))]
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
-        self._known(name)
+        _known(name, len(self))
         return Members((*self[:name], member, *self[name + 1 :]))
-
-    def _known(self, name: int) -> int:
-        if 0 <= name < len(self):
-            return name
-        raise NoMemberError(name, len(self))
 
     def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed."""
@@ -168,10 +170,12 @@ class Alike(Generic[M]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
+        _known(name, self._size)
         return next((member for other, member in self._others if other == name), self._member)
 
     def put(self, name: int, member: M) -> "Alike[M]":
         """The family with another member of this name."""
+        _known(name, self._size)
         others = [(other, its) for other, its in self._others if other != name]
         return Alike(self._member, self._size, (*others, (name, member)))
 
@@ -213,10 +217,11 @@ class MadeByName(Generic[M]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self._make(name)
+        return self._make(_known(name, self._size))
 
     def put(self, name: int, member: M) -> "MadeByName[M]":
         """The family with another member of this name."""
+        _known(name, self._size)
         return MadeByName(lambda other: member if other == name else self._make(other), self._size)
 
 

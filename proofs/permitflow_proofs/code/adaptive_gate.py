@@ -23,11 +23,11 @@ from permitflow_proofs.kernel.symbols import (
     any_of,
     assume,
     equal,
-    implies,
     integer,
     limit,
     merged,
     natural,
+    negated,
     truth,
 )
 from permitflow_proofs.kernel.theorem import Theorem
@@ -75,7 +75,7 @@ def _is_resize(case: Resizing, after: input_gate_credit.State, outcome: Outcome)
     state = case.before_it
     may = merged(lambda: SYSTEM.is_enabled("Resize", state, case.model, case.target) or case.target == state.target)
     if outcome.refusal is not None:
-        return implies(may, False) and isinstance(outcome.refusal, InvalidParametersError)
+        return negated(may) and isinstance(outcome.refusal, InvalidParametersError)
     lends_nothing = after.pool >= state.pool
     return all_of([may, any_of([lends_nothing, lent(State(*after, target=case.target), case.model) <= case.target])])
 

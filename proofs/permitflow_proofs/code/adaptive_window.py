@@ -24,7 +24,17 @@ from permitflow_proofs.code.stand_ins import Inbox, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.frame import is_same_part
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, integer, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    integer,
+    larger_of,
+    natural,
+    smaller_of,
+    truth,
+)
 from permitflow_proofs.kernel.theorem import Theorem
 
 _MODULES = (*MODULES, measure)
@@ -67,11 +77,6 @@ def any_measure(most_rows: int) -> Any:
         "target": natural("measured_target", 1),
     }
     return put(object.__new__(measure.AdaptiveWindow), values)
-
-
-def least_of(one: int, other: int) -> int:
-    """The smaller of two, without a fork."""
-    return one + (other < one) * (other - one)
 
 
 def _as_code(made: Parameters, max_chunk_cost: int) -> ChannelParameters:
@@ -168,7 +173,7 @@ class _Adapting:
     def settled(self, after: State, more: int = 0) -> int:
         """What is withheld once a target or consumed chunks have changed what is due: up to the surplus."""
         supply = self.withheld + after.withheld - self.state.withheld + after.returned - self.state.returned + more
-        return least_of(supply, self.parameters.row_permits - after.target)
+        return smaller_of(supply, self.parameters.row_permits - after.target)
 
     def call(self, make: Any) -> Any:
         """Call the end; returns the outcome."""
@@ -211,7 +216,7 @@ def _arrives(wrong: int) -> bool:
     assume(rows >= 1)
     outcome = case.call(lambda end: end.deliver(_shown(rows)))
     after = SYSTEM.perform("Deliver", case.state, case.parameters)
-    most = rows + (case.largest > rows) * (case.largest - rows)
+    most = larger_of(rows, case.largest)
     return outcome.refusal is None and case.holds(after, case.withheld, wrong, _largest_cost=most)
 
 
@@ -266,7 +271,7 @@ def _follows_the_model(wrong: int) -> bool:
 
     def is_so(state: State, number: int, wrong: int = 0) -> bool:
         supply = withheld + sums.flushed(number)
-        kept = least_of(supply, surplus)
+        kept = smaller_of(supply, surplus)
         return all_of(
             [
                 equal(state.unreturned, sums.after(number) - sums.flushed(number)),
@@ -355,7 +360,7 @@ def _observes(wrong: int) -> bool:
         return False
     if not (aim[0] != state.target or aim[1] != state.batch):
         return case.is_unchanged(0) or case.holds(state, case.settled(state), 0)
-    room = 1 + (case.largest > 1) * (case.largest - 1)
+    room = larger_of(1, case.largest)
     with_room = _with_room(made, room + wrong * case.largest)
     if not SYSTEM.is_enabled("Resize", state, with_room, *aim):
         return False
@@ -372,7 +377,7 @@ def _measures(wrong: int) -> bool:
         result = window.observe(Unmeasured(), integer("consumed_rows"), is_busy=truth("is_busy"), least_rows=least)
     if result is None:
         return equal(window.target, before + wrong)
-    needed = least_of(1 + (least > 1) * (least - 1), most)
+    needed = smaller_of(larger_of(1, least), most)
     return result is window.target and all_of(
         [needed + wrong <= result, result <= most, any_of([result < before, result > before])]
     )

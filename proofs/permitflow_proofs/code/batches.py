@@ -28,9 +28,11 @@ from permitflow_proofs.kernel.symbols import (
     function,
     implies,
     integer,
+    larger_of,
     limit,
     natural,
     predicate,
+    smaller_of,
 )
 from permitflow_proofs.kernel.trail import Contradiction
 
@@ -276,14 +278,14 @@ def largest_of(*items: Any) -> Any:
     """``max``, also of a batch."""
     if isinstance(items[0], Batch):
         return items[0].most
-    return items[0] + (items[1] > items[0]) * (items[1] - items[0]) if _are_two_numbers(items) else max(*items)
+    return larger_of(*items) if _are_two_numbers(items) else max(*items)
 
 
 def least_of(*items: Any) -> Any:
     """``min``, also of a batch."""
     if isinstance(items[0], Batch):
         return items[0].least
-    return items[0] + (items[1] < items[0]) * (items[1] - items[0]) if _are_two_numbers(items) else min(*items)
+    return smaller_of(*items) if _are_two_numbers(items) else min(*items)
 
 
 def _are_two_numbers(items: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ from permitflow_proofs.code.stand_ins import standing_in
 from permitflow_proofs.drop_queue import SUBJECT
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, implies, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, implies, natural, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 STRATEGIES = {
@@ -154,7 +154,7 @@ def _few(number: int, overflow: Overflow) -> tuple[Any, list[str], State]:
     """A full queue of this many, none of which is watched."""
     state, _ = SUBJECT.any_case()
     assume(equal(state.size, number))
-    assume(implies(state.watched, False))
+    assume(negated(state.watched))
     queue, dropped = _queue(state, number, overflow)
     return queue, dropped, state
 

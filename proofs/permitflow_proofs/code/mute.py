@@ -48,6 +48,7 @@ from permitflow_proofs.kernel.symbols import (
     limit,
     merged,
     natural,
+    negated,
     predicate,
     relation,
     truth,
@@ -61,7 +62,7 @@ _MODULES = (core,)
 
 
 def _is_another(one: int, other: int) -> bool:
-    return implies(equal(one, other), False)
+    return negated(equal(one, other))
 
 
 class _InTurn(Generic[T]):
@@ -233,11 +234,11 @@ class _AllSpeakers(_Speakers):
     def have(self, muter: int, speaker: int) -> bool:
         """Does one speak of it?"""
         is_removed = any_of([equal((muter, speaker), one) for one in self._removed])
-        return all_of([self._spoken(muter, speaker), implies(is_removed, False)])
+        return all_of([self._spoken(muter, speaker), negated(is_removed)])
 
     def are_there(self, muter: int) -> bool:
         """Does anybody speak of it?"""
-        is_nobody = self._nodes.every_by_name(lambda name, _: implies(self.have(muter, name + 1), False))
+        is_nobody = self._nodes.every_by_name(lambda name, _: negated(self.have(muter, name + 1)))
         return not is_nobody
 
 
@@ -444,7 +445,7 @@ def _is_sink(before: State, made: Parameters) -> bool:
     """Is it a sink?  One that has left reports nothing any more."""
     if made.sinks < DOWN:
         return False
-    assume(implies(before.sinks.get(DOWN - 1).gone, False))
+    assume(negated(before.sinks.get(DOWN - 1).gone))
     return True
 
 
@@ -620,7 +621,7 @@ def _any_hop_more() -> tuple[State, Parameters, Parameters]:
     before, made = SUBJECT.any_case()
     is_connected = predicate("is_connected")
     assume(all_of([made.is_hop(UP, DOWN), made.sinks + made.relays < UP]))
-    limit(implies(is_connected(DOWN), False))
+    limit(negated(is_connected(DOWN)))
 
     def some(up: int, down: int) -> bool:
         return all_of([made.is_hop(up, down), implies(equal(up, UP), is_connected(down))])

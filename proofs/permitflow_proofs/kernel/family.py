@@ -11,8 +11,9 @@ It has the interface of the model's family, and behaves like every real family a
 
 A proof with it holds for any member as the one in focus, and for any number of others, if
 
-- the model reaches members by this interface only, and neither compares nor stores their names;
-- a step is made by one named member, 0, or changes all of them alike;
+- the model reaches members by this interface only, and neither compares nor stores their names: the name of the member
+  that acts, ``ACTING``, refuses that;
+- a step is made by this one member, or changes all of them alike;
 - claims about all members use ``every`` and ``sum_of``; and ``names`` is used only in a claim about "one of them": if
   one of them waits, one of them can move.  The waiting member is then in focus, and so is the moving one.  Assuming or
   refuting such a claim needs all members: an ``Alike`` has them.
@@ -21,7 +22,7 @@ A proof with it holds for any member as the one in focus, and for any number of 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from permitflow_model.kernel.family import Family
 from permitflow_proofs.kernel.paths import Notes, current_explorer
@@ -37,6 +38,7 @@ from permitflow_proofs.kernel.symbols import (
     limit,
     merged,
     natural,
+    negated,
     truth,
     truth_term,
 )
@@ -185,7 +187,7 @@ def _at_most(measure: _Measure, other: _Measure, member: object) -> bool:
 
 
 def _fails(holds: _Holds, member: object) -> bool:
-    return implies(merged(partial(holds, member)), False)
+    return negated(merged(partial(holds, member)))
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,21 @@ class Unseen:
 
     members: object
     changes: tuple[_Change, ...]
+
+
+class _Acting(Opaque):
+    """The name of the member that acts."""
+
+    __slots__ = ()
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a default of a dataclass has one
+
+    def __repr__(self) -> str:
+        return "the name of the member that acts"
+
+
+ACTING: int = cast(int, _Acting())
+"""The name of the first member in focus, where it acts: it stands for any name, so that nothing can be asked of it."""
 
 
 class SymbolicFamily(Opaque, Generic[M]):
@@ -295,6 +312,8 @@ class SymbolicFamily(Opaque, Generic[M]):
         return tuple(asked), partial(_asked, self._changes, ask, context)
 
     def _in_focus(self, name: int) -> int:
+        if name is ACTING:
+            return 0
         if name not in self.names():
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
         return name

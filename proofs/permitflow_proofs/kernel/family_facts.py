@@ -22,6 +22,7 @@ from permitflow_proofs.kernel.symbols import (
     implies,
     integer,
     natural,
+    negated,
     operation,
     predicate,
 )
@@ -86,19 +87,19 @@ def _last(*, start: bool, wrong: bool = False) -> bool:
     """The last member for which it fails, by their measures; the mistake: it is never the newest."""
     array, exists, last = _Array(), predicate("has.last"), function("last")
     n, member = 0 if start else natural("n", 1), natural("member")
-    fails = implies(array.holds(n), False)
+    fails = negated(array.holds(n))
     assume(exists(n + 1) == any_of((fails, exists(n))))
     is_later = implies(exists(n), array.measure(n) >= array.measure(last(n)))
     assume(last(n + 1) == (n if all_of((fails, is_later)) and not wrong else last(n)))
     if start:
-        assume(implies(exists(0), False))
+        assume(negated(exists(0)))
     else:
         assume(_is_last(array, exists, last, member, n))
     return _is_last(array, exists, last, member, n + 1)
 
 
 def _is_last(array: _Array, exists: Callable[[int], bool], last: Callable[[int], int], member: int, n: int) -> bool:
-    found = all_of((last(n) >= 0, last(n) < n, implies(array.holds(last(n)), False)))
+    found = all_of((last(n) >= 0, last(n) < n, negated(array.holds(last(n)))))
     bounded = implies(
         member < n, at_most_last(exists(n), array.measure(last(n)), array.measure(member), array.holds(member))
     )
@@ -187,7 +188,7 @@ def _alone(*, start: bool, wrong: bool = False) -> bool:
     for value in (nothing, measure(alone)):
         assume(all_of((equal(plus(nothing, value), value), equal(plus(value, nothing), value))))
     if not wrong:
-        assume(implies(implies(equal(n, alone), False), equal(measure(n), nothing)))
+        assume(implies(negated(equal(n, alone)), equal(measure(n), nothing)))
     assume(_is_alone(total, measure(alone), nothing, alone, n))
     return _is_alone(total, measure(alone), nothing, alone, n + 1)
 

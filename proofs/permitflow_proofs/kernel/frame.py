@@ -28,9 +28,9 @@ from permitflow_proofs.kernel.symbols import (
     any_of,
     assume,
     equal,
-    implies,
     integer,
     merged,
+    negated,
 )
 
 S = TypeVar("S")
@@ -87,7 +87,7 @@ def _told(path: str, change: Change) -> str:
 
 
 def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> tuple[SymbolicObligation, ...]:
-    """One for each frame, one for each guard that it states, and one for each action that has several frames.
+    """One for each frame, one for each guard that it states, and one for each action with frames of some calls each.
 
     The last kind says that each call is one of those that these frames are about.
 
@@ -101,8 +101,15 @@ def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> 
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
     guards = (guard_obligation(subject, frame) for frame in frames if frame.when is not None)
     of_action = {frame.action: [one for one in frames if one.action == frame.action] for frame in frames}
-    covers = (_cover(subject, action, several) for action, several in of_action.items() if len(several) > 1)
+    covers = (_cover(subject, action, its) for action, its in of_action.items() if _are_of_some_calls(subject, its))
     return (*(_obligation(subject, frame) for frame in frames), *guards, *covers)
+
+
+def _are_of_some_calls(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> bool:
+    """Are there several, or one that says which of the members that may act does, or which arguments are the same?"""
+    (one, *others) = frames
+    has_a_choice = subject.system.action(one.action).members is not None
+    return bool(others) or (one.acts is not None and has_a_choice) or len(one.arguments or ()) > 1
 
 
 def _cover(subject: Subject[S, P], action: str, frames: Sequence[Frame[S, P]]) -> SymbolicObligation:
@@ -147,7 +154,7 @@ def has_guard(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
 
 def _obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
     if not frame.changes:
-        change, twin = "it changes something", lambda: implies(keeps_frame(subject, frame), False)
+        change, twin = "it changes something", lambda: negated(keeps_frame(subject, frame))
     else:
         first, *others = frame.changes
         fewer: Frame[S, P] = replace(frame, changes={path: frame.changes[path] for path in others}, so=None, when=None)

@@ -34,6 +34,7 @@ from permitflow_proofs.kernel.symbols import (
     integer,
     limit,
     merged,
+    negated,
     predicate,
     truth,
     word_by_name,
@@ -73,7 +74,7 @@ def implied_back(every: bool, holds: bool) -> bool:
 
 def at_most_last(exists: bool, last: int, place: int, holds: bool) -> bool:
     """Where it fails, there is a last one, which is not before this one: their places tell."""
-    return implies(implies(holds, False), all_of((exists, place <= last)))
+    return implies(negated(holds), all_of((exists, place <= last)))
 
 
 def replaced(total: int, old: int, new: int) -> int:
@@ -214,7 +215,7 @@ class Indexed(Opaque, Generic[M]):
             family.know(name)
         if focus:
             others = integer("others")
-            limit(all_of(implies(equal(others, name), False) for name in focus.values()))
+            limit(all_of(negated(equal(others, name)) for name in focus.values()))
             family._book.focus = {**focus, "others": others}
         return family
 
@@ -362,7 +363,7 @@ class Indexed(Opaque, Generic[M]):
         """
         exists, name = truth("is.last"), integer("last")
         assume(implies(exists, all_of((name >= 0, name < self.size()))))
-        assume(implies(exists, implies(self._holds(holds, (), name), False)))
+        assume(implies(exists, negated(self._holds(holds, (), name))))
         self._book.add_name(name)
         self._book.add_name(cast(Any, name) + 1)
         self._book.add_fact(

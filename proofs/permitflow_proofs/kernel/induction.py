@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from permitflow_model.kernel.system import System
+from permitflow_proofs.kernel.family import ACTING
 from permitflow_proofs.kernel.given import given_in
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
 from permitflow_proofs.kernel.paths import Beginning
@@ -41,8 +42,8 @@ class Subject(Generic[S, P]):
     looked_at: Callable[[S, P], Any] = lambda state, _: state
     """Parts of a state that stand for all of it: members by symbolic names, where these are any."""
 
-    acting: int = 0
-    """The name of the member that acts: in focus, as 0, or a symbol for any one."""
+    acting: int = ACTING
+    """The name of the member that acts: the first in focus, or a symbol for any one."""
 
     names: tuple[int, ...] = ()
     """What the numbers stand for with which a frame performs an action; empty: for themselves."""

@@ -7,10 +7,11 @@ items; pushed items are remembered.  ``kernel/sequence.py`` has a queue that kee
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
+from operator import add
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
-from permitflow_model.kernel.queue import EmptyQueueError
+from permitflow_model.kernel.queue import EmptyQueueError, larger
 from permitflow_proofs.kernel.paths import Notes
 from permitflow_proofs.kernel.symbols import Opaque, all_of, any_like, equal, implies, integer, limit, merged, truth
 
@@ -36,6 +37,9 @@ Law = Callable[[Sums], "int | tuple[int, ...]"]
 
 Or several such numbers together, which take fewer cases than the least of them.
 """
+
+ADDING = (add, larger)
+"""What adds up numbers, whatever they are; any other sum is one of which a law tells."""
 
 DeadEnds = Mapping[Callable[..., Any], Any]
 """For functions to fold with: a value from which no item leads to another one."""
@@ -101,6 +105,9 @@ class _Unknown(Generic[T]):
         self.items = size
         self._any_item = any_item
         self._laws = laws
+        self._lawful: set[tuple[object, object]] = set()
+        """The measures of which laws tell, each with its way to add up."""
+        self._is_obeying = False
         self._dead_ends = dead_ends
         self._sums: Notes[tuple[object, ...], tuple[_Context, Any]] = Notes()
         """With their contexts: a sum is known again by the identity of its context, which must not be reused."""
@@ -112,13 +119,23 @@ class _Unknown(Generic[T]):
     def obey(self) -> None:
         """Assume the laws, which may ask for the least of several numbers."""
         if self._laws:
-            limit(merged(lambda: all_of([number >= 0 for law in self._laws for number in numbers_of(law, self)])))
+            self._is_obeying = True
+            try:
+                limit(merged(lambda: all_of([number >= 0 for law in self._laws for number in numbers_of(law, self)])))
+            finally:
+                self._is_obeying = False
 
     def size(self) -> int:
         return self.items
 
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
-        key = (measure, *map(id, context))
+        key = (measure, plus, *map(id, context))
+        if self._is_obeying:
+            self._lawful.add((measure, plus))
+        elif plus not in ADDING and (measure, plus) not in self._lawful:
+            raise TypeError(
+                f"{self.name}: no law tells that sums by {plus.__name__} add up; add by operator.add or larger"
+            )
         if key not in self._sums:
             value = any_like(nothing, f"{self.name}.{measure.__name__}")
             self._sums[key] = (context, value)

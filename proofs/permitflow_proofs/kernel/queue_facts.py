@@ -4,16 +4,16 @@ A statement that holds for no items, and for one more item if it holds before, h
 
 Item ``i`` measures ``item(i)``; ``sum(low, high)`` adds up the items from ``low`` up to, but not including, ``high``,
 oldest first.  Every queue of ``n`` items is such an array, and its sum is ``sum(0, n)``.  The only facts about ``plus``
-are that it is associative, and that adding ``nothing`` changes nothing.  The claims below use the same functions whose
-results ``kernel/queue.py`` assumes.
+are that it is associative, and that adding ``nothing`` changes nothing: both are proved of numbers, and of each sum of
+which a law tells.  The claims below use the same functions whose results ``kernel/queue.py`` assumes.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Single, Sums, followed, numbers_of, parted, sized
+from permitflow_proofs.kernel.queue import ADDING, Law, Single, Sums, followed, numbers_of, parted, sized
 from permitflow_proofs.kernel.sequence import N, between_head, between_last, between_size, unread_between
 from permitflow_proofs.kernel.symbols import (
     all_of,
@@ -24,6 +24,7 @@ from permitflow_proofs.kernel.symbols import (
     function,
     implies,
     integer,
+    limit,
     natural,
     operation,
     predicate,
@@ -44,21 +45,37 @@ class _Nothing:
         return nothing
 
 
+class _Asked(NamedTuple):
+    """A sum that was asked for."""
+
+    measure: Callable[..., Any]
+    plus: Callable[[Any, Any], Any]
+    nothing: Any
+    context: tuple[object, ...]
+
+    def of(self, sums: Sums) -> Any:
+        return sums.sum_of(self.measure, self.plus, self.nothing, *self.context)
+
+
 class _Some:
     """The sums over some items, whatever they are."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._size = integer(f"{name}.size")
+        limit(self._size >= 0)
         self._sums: dict[tuple[object, ...], Any] = {}
+        self.asked: list[_Asked] = []
 
     def size(self) -> int:
         return self._size
 
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
-        key = (measure, *map(id, context))
+        key = (measure, plus, *map(id, context))
         if key not in self._sums:
             self._sums[key] = any_like(nothing, f"{self._name}.{measure.__name__}")
+            limit(sized(self._size, self._sums[key], nothing))
+            self.asked.append(_Asked(measure, plus, nothing, context))
         value: V = self._sums[key]
         return value
 
@@ -94,18 +111,46 @@ def _kept_by_adding(law: Law, holds: Callable[[Law, Sums], bool]) -> bool:
     return holds(law, _Both(left, right))
 
 
-def law_obligations(
-    name: str, law: Law, lawful_item: Callable[[], Any], any_item: Callable[[], Any] | None = None
-) -> tuple[SymbolicObligation, ...]:
-    """A queue of lawful items may assume this law for its sums.
+def _adds_up(law: Law, beside: tuple[Law, ...], *, wrong: bool) -> bool:
+    """It does not matter which of three sums are added first, and what is nothing adds nothing."""
+    three = [_Some(name) for name in ("one", "two", "three")]
+    with assuming():
+        for sums in three:
+            assume(_never_negative(law, sums))
+        asked = tuple(three[0].asked)
+        for sums in three:
+            assume(all_of([_never_negative(other, sums) for other in beside]))
+    return all_of([_is_added_up(each.plus, each.nothing, *map(each.of, three), wrong=wrong) for each in asked])
 
-    ``any_item`` makes items that are not known to be lawful, and need not obey; None: every item obeys.
+
+def _is_added_up(plus: Callable[[V, V], V], nothing: V, *sums: V, wrong: bool) -> bool:
+    one, two, three = sums
+    whole = plus(one, three) if wrong else plus(plus(one, two), three)
+    adds_nothing = (equal(plus(one, nothing), one), equal(plus(nothing, one), one))
+    return all_of((equal(whole, plus(one, plus(two, three))), *adds_nothing))
+
+
+def law_obligations(
+    name: str,
+    law: Law,
+    lawful_item: Callable[[], Any],
+    any_item: Callable[[], Any] | None = None,
+    beside: tuple[Law, ...] = (),
+) -> tuple[SymbolicObligation, ...]:
+    """A queue of lawful items may assume this law for its sums, and that these add up.
+
+    ``any_item`` makes items that are not known to be lawful, and need not obey; None: every item obeys.  ``beside``:
+    other laws of the same queues, without which its sums do not add up.
     """
-    return made_law_obligations(name, lambda: law, lawful_item, any_item)
+    return made_law_obligations(name, lambda: law, lawful_item, any_item, beside)
 
 
 def made_law_obligations(
-    name: str, law: Callable[[], Law], lawful_item: Callable[[], Any], any_item: Callable[[], Any] | None = None
+    name: str,
+    law: Callable[[], Law],
+    lawful_item: Callable[[], Any],
+    any_item: Callable[[], Any] | None = None,
+    beside: tuple[Law, ...] = (),
 ) -> tuple[SymbolicObligation, ...]:
     """As ``law_obligations``, of a law that has symbols: ``law`` makes it."""
     too_much = "exactly one instead of never negative"
@@ -121,6 +166,12 @@ def made_law_obligations(
             lambda: _kept_by_adding(law(), _never_negative),
             lambda: _kept_by_adding(law(), _exactly_one),
             too_much,
+        ),
+        SymbolicObligation(
+            f"{name}: adds up",
+            lambda: _adds_up(law(), beside, wrong=False),
+            lambda: _adds_up(law(), beside, wrong=True),
+            "one of three is left out",
         ),
         SymbolicObligation(
             f"{name}: for each item",
@@ -347,10 +398,23 @@ def _by_induction(name: str, claim: Callable[..., bool], parts: tuple[str, str])
     )
 
 
+def _numbers_add_up(plus: Callable[[int, int], int], *, wrong: bool) -> bool:
+    return _is_added_up(plus, 0, *map(natural, ("one", "two", "three")), wrong=wrong)
+
+
 def queue_obligations() -> tuple[SymbolicObligation, ...]:
     """The assumptions of ``SymbolicQueue`` about sums and folds hold for each real queue."""
     from_one, from_none = ("one item", "one more item"), ("no items", "one more item")
     return (
+        *(
+            SymbolicObligation(
+                f"numbers add up by {plus.__name__}",
+                partial(_numbers_add_up, plus, wrong=False),
+                partial(_numbers_add_up, plus, wrong=True),
+                "one of three is left out",
+            )
+            for plus in ADDING
+        ),
         _shifted("an empty queue sums up to nothing", _empty),
         _shifted("taking the head leaves the rest of the sum: one item", _head_alone),
         _shifted("taking the head leaves the rest of the sum: one more item", _head),

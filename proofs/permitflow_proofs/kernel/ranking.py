@@ -22,6 +22,7 @@ from permitflow_proofs.kernel.symbols import (
     implies,
     integer,
     natural,
+    negated,
     operation,
     relation,
 )
@@ -147,7 +148,7 @@ class _Endless:
 
     def is_none_below(self, bound: int, number: int, rest: int) -> bool:
         """The claim of the induction: no run without end starts where the number is below the bound."""
-        return implies(all_of((number >= 0, number < bound)), implies(self.starts(number, rest), False))
+        return implies(all_of((number >= 0, number < bound)), negated(self.starts(number, rest)))
 
     def assume_lowest(self, number: int, rest: int) -> int:
         """One of the rests from which a run without end starts beside this number is the lowest, if there are any."""
@@ -163,7 +164,7 @@ class _Endless:
         goes_on = all_of((any_of((falls, rest_falls)), self.starts(following, behind)))
         assume(implies(self.starts(number, lowest), goes_on))
         # Nothing below the lowest one starts such a run.
-        assume(implies(all_of((self._is_below(behind, lowest), self.starts(number, behind))), False))
+        assume(negated(all_of((self._is_below(behind, lowest), self.starts(number, behind)))))
         return following, behind
 
 

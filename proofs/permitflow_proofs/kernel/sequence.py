@@ -4,6 +4,7 @@ Two of them are equal if they hold equal items in the same order.  Taking an ite
 rest: a queue that is not empty is an item and a rest, and only one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from typing import Generic, TypeVar, cast
@@ -27,14 +28,32 @@ from permitflow_proofs.kernel.symbols import (
 N = TypeVar("N", bound=tuple[int, ...])
 
 
+_Plus = Callable[[int, int], int]
+
+_NAMES: Counter[str] = Counter()
+
+
+def _name_of_its_own(name: str) -> str:
+    """To the solver, what has the same name is the same."""
+    _NAMES[name] += 1
+    return name if _NAMES[name] == 1 else f"{name}!{_NAMES[name]}"
+
+
 @cache
 def _item_sort(item_type: type[tuple[int, ...]]) -> z3.DatatypeSortRef:
     """Items as the solver sees them: tuples of integers, field by field."""
-    name = item_type.__name__
+    name = _name_of_its_own(item_type.__name__)
     sort = z3.Datatype(name)
     fields = getattr(item_type, "_fields")  # noqa: B009  # a named tuple's own
     sort.declare(f"a_{name}", *((f"{name}.{field}", z3.IntSort()) for field in fields))
     return sort.create()
+
+
+@cache
+def _total(item_type: type[tuple[int, ...]], measure: Callable[..., int], plus: _Plus) -> z3.FuncDeclRef:
+    """The sum over any items: one function for each measure and each way to add up, whatever their names."""
+    name = _name_of_its_own(f"{item_type.__name__}.{measure.__name__}")
+    return z3.Function(name, z3.SeqSort(_item_sort(item_type)), z3.IntSort())
 
 
 class _UnknownItems:
@@ -171,12 +190,12 @@ class SymbolicSequence(Shape, Generic[N]):
 
         Equal unknown items have the same sum, which obeys the laws.
         """
-        return reduce(plus, (self._sum_of_part(part, measure) for part in self._parts), nothing)
+        return reduce(plus, (self._sum_of_part(part, measure, plus) for part in self._parts), nothing)
 
-    def _sum_of_part(self, part: "_UnknownItems | N", measure: Callable[[N], int]) -> int:
+    def _sum_of_part(self, part: "_UnknownItems | N", measure: Callable[[N], int], plus: _Plus) -> int:
         if not isinstance(part, _UnknownItems):
             return measure(part)
-        total = z3.Function(f"{type(self._pattern).__name__}.{measure.__name__}", self._sort, z3.IntSort())
+        total = _total(type(self._pattern), measure, plus)
         return cast(int, Integer(lambda: total(self._part_term(part))))
 
     def _require_items(self) -> None:

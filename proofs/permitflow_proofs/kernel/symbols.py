@@ -377,6 +377,21 @@ def implies(premise: bool, conclusion: bool) -> bool:
     return cast(bool, Truth(lambda: built_truth(z3.Z3_mk_implies, truth_term(premise), truth_term(conclusion))))
 
 
+def negated(condition: bool) -> bool:
+    """Does it not hold?  Does not fork."""
+    return cast(bool, Truth(lambda: negation(truth_term(condition))))
+
+
+def larger_of(one: int, other: int) -> int:
+    """The larger of two integers.  Does not fork."""
+    return one + (other > one) * (other - one)
+
+
+def smaller_of(one: int, other: int) -> int:
+    """The smaller of two integers.  Does not fork."""
+    return one + (other < one) * (other - one)
+
+
 def all_of(conditions: Iterable[bool]) -> bool:
     """Do all of them hold?  Does not fork."""
     parts = list(conditions)
@@ -417,7 +432,7 @@ def assume(holds: bool) -> None:
     """
     explorer = current_explorer()
     if isinstance(holds, bool) and explorer.is_checking and explorer.has_parameters:
-        raise TypeError("a premise has forked; assume it merged, a negation as implies(condition, False)")
+        raise TypeError("a premise has forked; assume it merged, a negation as negated(condition)")
     explorer.assume(Truth(lambda: truth_term(holds)))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from operator import add
 from types import MappingProxyType
 
 from permitflow_model.permit_channel import (
@@ -116,7 +117,7 @@ def permits_back(grants: Sums) -> Permits:
 
 
 def _rows_carried(messages: Sums) -> int:
-    return messages.sum_of(rows_of, lambda left, right: left + right, 0)
+    return messages.sum_of(rows_of, add, 0)
 
 
 def amount(permits: Permits) -> int:

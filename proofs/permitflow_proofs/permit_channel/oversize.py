@@ -20,6 +20,7 @@ from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHAPTER,
+    MESSAGE_LAWS,
     any_message,
     any_parameters,
     any_state,
@@ -146,7 +147,7 @@ def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
 
 def _filled(parameters: Parameters, permits: int, rows: int) -> State:
     """The wire holds chunks of this many rows for this many permits, nothing else is anywhere."""
-    wire = SymbolicQueue.any_queue("wire", any_message)
+    wire = SymbolicQueue.any_queue("wire", any_message, tuple(MESSAGE_LAWS.values()))
     start = SYSTEM.initial(parameters)
     state = start._replace(wire=wire, permits=start.permits._replace(rows=parameters.row_permits - permits))
     assume(rows_in(wire) == rows)

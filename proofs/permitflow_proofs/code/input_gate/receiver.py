@@ -41,7 +41,18 @@ from permitflow_proofs.code.refinement import Call, Case, Event, Is, Outcome, at
 from permitflow_proofs.code.stand_ins import Inbox, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import all_of, any_of, equal, implies, integer, limit, merged, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    equal,
+    implies,
+    integer,
+    limit,
+    merged,
+    natural,
+    negated,
+    truth,
+)
 from permitflow_proofs.kernel.trail import Contradiction
 
 _CLAUSES = ("Conservation", "NothingBehind", "NothingAfterEnd", "ReleasedByBarrier", "LossFrees")
@@ -76,9 +87,9 @@ def _other_input(made: Parameters, failed: bool) -> Channel:
     over, here, due = (truth(f"other.{name}") for name in ("over", "barrier_here", "word_due"))
     blocked = not failed and bool(truth("other.blocked"))
     for flag in (over, here, due):
-        limit(implies(blocked, implies(flag, False)))
-    limit(implies(over, all_of([implies(here, False), implies(due, False)])))
-    limit(implies(here, implies(due, False)))
+        limit(implies(blocked, negated(flag)))
+    limit(implies(over, all_of([negated(here), negated(due)])))
+    limit(implies(here, negated(due)))
     released = all_of([made.exclusive <= 0, any_of([blocked, here])])
     words: Any = _Words(due, all_of([due, made.exclusive <= 0]))
     is_stopped = any_of([blocked, here, due])
@@ -748,9 +759,7 @@ def _is_needed(case: Owing, _after: State, outcome: Outcome) -> bool:
     now = any_of([must, all_of([is_batch, any_of([is_empty, case.credit_out() <= 0])])])
     is_any = any_of([must, is_batch, all_of([is_empty, any_of([owes, case.own.free > 0])])])
     told = (urgency == Urgency.NOW, urgency > Urgency.NONE, is_unsettled)
-    return all_of(
-        [each if is_so else implies(each, False) for is_so, each in zip(told, (now, is_any, owes), strict=True)]
-    )
+    return all_of([each if is_so else negated(each) for is_so, each in zip(told, (now, is_any, owes), strict=True)])
 
 
 def _fed_back(case: Feeding, _after: State, outcome: Outcome) -> Mapping[str, Any]:
@@ -965,7 +974,7 @@ class Lending(GateCase):
         """Both go on: behind a barrier or its end an input would lack nothing, either."""
         own, other = (state.channels.get(name) for name in (0, 1))
         _require(own.over is False and own.stopped is False and other.blocked is False)
-        limit(implies(any_of([other.over, other.stopped]), False))
+        limit(negated(any_of([other.over, other.stopped])))
         return state._replace(channels=state.channels.put(1, other._replace(over=False, released=False)))
 
     runs_the_loop = True

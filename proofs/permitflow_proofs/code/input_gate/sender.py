@@ -42,7 +42,18 @@ from permitflow_proofs.code.refinement import (
 from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, limit, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    implies,
+    integer,
+    limit,
+    natural,
+    negated,
+    truth,
+)
 
 
 class _Summed(Line[Message[Any], Offered[Any]]):
@@ -99,7 +110,7 @@ class SenderCase(Case[State, Parameters]):
         limit(equal(self.count, 0) == all_of([line.ahead <= 0, line.barriers <= 0]))
         self.has_sent, self.told = truth("has_sent"), natural("told")
         limit(self.told <= channel.announced)
-        limit(implies(channel.stopped, implies(self.has_sent, False)))
+        limit(implies(channel.stopped, negated(self.has_sent)))
         self.watermark: Message[Any] | None = Message(Kind.WATERMARK, None) if self.has_watermark else None
         self.history = {name: natural(name.strip("_")) for name in _TOLD_OF_NO_STATE}
         for consumed, sent in (("_consumed", "_sent"), ("_consumed_barriers", "_sent_barriers")):

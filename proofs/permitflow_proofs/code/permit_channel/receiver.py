@@ -35,7 +35,7 @@ from permitflow_proofs.code.permit_channel.common import (
 )
 from permitflow_proofs.code.refinement import EMPTY, Call, Case, Is, Outcome, begins, is_larger, is_possible, put
 from permitflow_proofs.code.stand_ins import Inbox
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, natural
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, integer, natural, negated
 from permitflow_proofs.permit_channel.arbitrary import (
     any_message,
     any_permits,
@@ -260,7 +260,7 @@ def _is_all_due(case: ReceiverCase, after: State, outcome: Outcome) -> bool:
     due = case.due(after, case.withheld)
     is_any = any_of([given > 0 for given in due])
     if outcome.result is None:
-        return implies(is_any, False)
+        return negated(is_any)
     return is_any and all_of([equal(told, given) for told, given in zip(outcome.result, due, strict=True)])
 
 
