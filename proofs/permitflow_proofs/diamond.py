@@ -26,14 +26,22 @@ SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """Any number of branches; one is in focus."""
 
 
-def _two_branches() -> State:
-    return State(SymbolicFamily.any_family("branches", any_value(Branch), focus=2))
+def _any_branches(parameters: Parameters) -> State:
+    """In focus are a branch and, if there are several, any other one."""
+    focus = 2 if parameters.branches > 1 else 1
+    return State(SymbolicFamily.any_family("branches", any_value(Branch), focus))
+
+
+def _several() -> Parameters:
+    parameters = any_parameters_of(Parameters)
+    assume(parameters.branches >= 2)
+    return parameters
 
 
 PAIR = Subject(
     SYSTEM,
-    partial(any_parameters_of, Parameters),
-    lambda parameters: assume_all(INVARIANT.values(), _two_branches(), parameters),
+    _several,
+    lambda parameters: assume_all(INVARIANT.values(), _any_branches(parameters), parameters),
 )
 """Any two branches of any number of them are in focus."""
 
@@ -94,7 +102,7 @@ def _gets_one(before: Branch, after: Branch) -> bool:
 
 
 def _all_get_one(before: State, after: State, _parameters: Parameters) -> bool:
-    return all(_gets_one(before.branches.get(name), after.branches.get(name)) for name in (0, 1))
+    return all(_gets_one(before.branches.get(name), after.branches.get(name)) for name in before.branches.names())
 
 
 def _each_has_given(state: State, _parameters: Parameters) -> bool:
@@ -126,7 +134,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 )
 """What each action changes in any two branches."""
 
-ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), lambda _: _two_branches())
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_branches)
 """Any two of any number of branches, in any state at all."""
 
 

@@ -268,11 +268,10 @@ def _still_to_come_in(state: State, parameters: Parameters) -> int:
 
 
 class _Sums:
-    """A loop with two stations in focus, the first and the last, or any; with any number of others.  It knows sums."""
+    """A loop with one station in focus, any one, and any number of others.  It knows sums."""
 
     def __init__(self) -> None:
-        self.stations: SymbolicFamily[Station] = SymbolicFamily.any_family("stations", any_value(Station), focus=2)
-        self.first, self.last = self.stations.get(0), self.stations.get(1)
+        self.stations: SymbolicFamily[Station] = SymbolicFamily.any_family("stations", any_value(Station))
         self.stations.assume_every(station_ok)
         self.stations.assume_every(_is_within_places)
         self.held, self.places = self.stations.sum_of(held), self.stations.sum_of(_places)
@@ -297,7 +296,7 @@ def _has_place_within(beyond: int) -> bool:
 def _is_within_if_place(less: int) -> bool:
     """A station asks, any one: fewer elements than places, so that permits for all places keep nothing out."""
     loop = _Sums()
-    assume(merged(lambda: takes(loop.first)))
+    assume(merged(lambda: takes(loop.stations.get(0))))
     return loop.held <= loop.places - 1 - less
 
 
@@ -307,7 +306,7 @@ def _room(station: Station) -> int:
 
 
 def _holds_at_most(less: int) -> bool:
-    stations = SymbolicFamily.any_family("stations", any_value(Station), focus=2)
+    stations = SymbolicFamily.any_family("stations", any_value(Station))
     stations.assume_every(station_ok)
     return stations.sum_of(held) <= stations.sum_of(_room) - less
 

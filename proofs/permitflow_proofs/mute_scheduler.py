@@ -394,9 +394,15 @@ def _any_actors(parameters: Parameters) -> State:
     )
 
 
+def _several() -> Parameters:
+    parameters = any_parameters_of(Parameters)
+    assume(parameters.actors >= 2)
+    return parameters
+
+
 ANY = Subject(
     SYSTEM,
-    partial(any_parameters_of, Parameters),
+    _several,
     _any_actors,
     dict.fromkeys(
         ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
@@ -405,7 +411,7 @@ ANY = Subject(
     | {"UnmuteSender": lambda _: (_ACTOR, _OTHER)},
     names=(_ACTOR, _OTHER),
 )
-"""Any number of actors in any state at all."""
+"""Any number of actors from two on, in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:

@@ -111,11 +111,11 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "where all are blocked",
     ),
 )
-"""What each action changes: in focus are an input that acts, and any other one."""
+"""What each action changes: in focus are an input that acts and, if there are several, any other one."""
 
 
-def _any_inputs(_parameters: Parameters) -> State:
-    streams = SymbolicFamily.any_family("streams", any_value(Stream), focus=2)
+def _any_inputs(parameters: Parameters) -> State:
+    streams = SymbolicFamily.any_family("streams", any_value(Stream), focus=2 if parameters.inputs > 1 else 1)
     return arbitrary(State, special={"streams": streams})
 
 

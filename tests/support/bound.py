@@ -38,7 +38,8 @@ def bind(symbol: Any, value: Any, in_focus: Sequence[int] = ()) -> None:
         case Indexed():
             limit(equal(symbol.size(), len(value)))
             for name, member in enumerate(value):
-                bind(symbol.get(name), member, in_focus)
+                if (one := _looked_at(symbol, name)) is not None:
+                    bind(one, member, in_focus)
         case AnyMapping():
             limit(equal(symbol.channels(), value.channels()))
             for node, owner in enumerate(value):
@@ -59,6 +60,16 @@ def bind(symbol: Any, value: Any, in_focus: Sequence[int] = ()) -> None:
             limit(symbol == value)
         case _:
             raise TypeError(f"{value!r} cannot be what {symbol!r} stands for")
+
+
+def _looked_at(members: Indexed[Any], name: int) -> Any:
+    """A member, or None for one that proofs do not look at."""
+    try:
+        return members.get(name)
+    except TypeError as error:
+        if "nothing is known of" not in str(error):
+            raise
+        return None
 
 
 def bind_parameters(symbolic: Any, parameters: Any) -> None:

@@ -170,7 +170,6 @@ class Alike(Generic[M]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        _known(name, self._size)
         return next((member for other, member in self._others if other == name), self._member)
 
     def put(self, name: int, member: M) -> "Alike[M]":
@@ -217,7 +216,7 @@ class MadeByName(Generic[M]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self._make(_known(name, self._size))
+        return self._make(name)
 
     def put(self, name: int, member: M) -> "MadeByName[M]":
         """The family with another member of this name."""
