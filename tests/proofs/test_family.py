@@ -248,8 +248,12 @@ def keep_what_was_borrowed(state: State, _parameters: Parameters, name: int) -> 
     return state._replace(channels=state.channels.put(name, channel._replace(wanted=0, wire=wire)))
 
 
-def align_by_the_first(state: State, _parameters: Parameters) -> State:
-    require(state.channels.get(0).blocked)
+def is_open(channel: Channel) -> bool:
+    return not channel.blocked
+
+
+def align_by_one(state: State, _parameters: Parameters) -> State:
+    require(not state.channels.every(is_open))
     return state._replace(channels=state.channels.map(opened_again), epoch=(state.epoch + 1) % 2)
 
 
@@ -276,7 +280,7 @@ def align_and_forget_loans(state: State, _parameters: Parameters) -> State:
     ("action", "perform", "broken"),
     [
         ("Send", keep_what_was_borrowed, {"TypeOK", "Conservation"}),
-        ("Align", align_by_the_first, {"Ends", "InEpoch"}),
+        ("Align", align_by_one, {"Ends", "InEpoch"}),
         ("Align", align_with_gifts, {"TypeOK", "Conservation"}),
         ("Align", align_and_forget_loans, set()),
     ],
@@ -293,6 +297,26 @@ def test_a_mistake_breaks_the_clauses_that_speak_of_it(
         return decide(obligation.claim).outcome
 
     assert {name for name, clause in INVARIANT.items() if outcome(clause) == "refuted"} == broken
+
+
+def borrow_by_the_second(state: State, _parameters: Parameters, name: int) -> State:
+    require(name == 1)
+    return state._replace(pool=state.pool - 1)
+
+
+def lend_to_the_first(state: State, _parameters: Parameters, name: int) -> State:
+    channels = state.channels
+    channels = channels.put(name, channels.get(name)._replace(borrowed=0))
+    return state._replace(channels=channels.put(0, channels.get(0)._replace(borrowed=channels.get(name).borrowed)))
+
+
+@pytest.mark.parametrize("perform", [borrow_by_the_second, lend_to_the_first])
+def test_a_step_that_tells_members_apart_by_name_is_refused(perform: Callable[..., State]) -> None:
+    """The member that acts is any: what it does as the first, or the second, would be proved of all."""
+    actions = tuple(replace(each, perform=perform) if each.name == "Borrow" else each for each in SYSTEM.actions)
+    wrong = subject(replace(SYSTEM, actions=actions))
+    with pytest.raises(TypeError, match=r"a step (compares the name|names the member 0, but)"):
+        decide(lambda: wrong.any_step("Borrow")[1].epoch >= 0)
 
 
 def _after(clause: Clause[State, Parameters], _before: State, after: State, parameters: Parameters) -> bool:

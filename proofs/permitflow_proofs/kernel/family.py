@@ -205,6 +205,14 @@ class _Acting(Opaque):
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a default of a dataclass has one
 
+    def __eq__(self, other: object) -> Any:
+        """Refused.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a step compares {self!r} with {other!r}, but it is any; it may only look that member up")
+
     def __repr__(self) -> str:
         return "the name of the member that acts"
 
@@ -314,6 +322,8 @@ class SymbolicFamily(Opaque, Generic[M]):
     def _in_focus(self, name: int) -> int:
         if name is ACTING:
             return 0
+        if current_explorer().is_acting:
+            raise TypeError(f"a step names the member {name}, but it is any; it may only look up the one that acts")
         if name not in self.names():
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
         return name

@@ -12,7 +12,7 @@ from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.family import ACTING
 from permitflow_proofs.kernel.given import given_in
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
-from permitflow_proofs.kernel.paths import Beginning
+from permitflow_proofs.kernel.paths import Beginning, current_explorer
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -58,7 +58,8 @@ class Subject(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false.
         """
-        return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
+        with current_explorer().acting():
+            return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
 
     def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:
         """Any arguments that an action may be performed with."""

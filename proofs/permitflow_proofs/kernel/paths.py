@@ -172,6 +172,8 @@ class Explorer:
         """All paths to their ends."""
         self.is_supposing = False
         """Is something evaluated only to be assumed?"""
+        self.is_acting = False
+        """Does the member that acts take a step?"""
         self._parameters: list[object] = []
         self._assumed: list[Condition] = []
 
@@ -329,6 +331,15 @@ class Explorer:
         """The path that was walked last, for others to go on."""
         place = Place(path.conditions, path.witness, self.leaves[-1], dict(self._trail.known))
         return Way(path, place, dict(self._names), dict(self.notes))
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """What follows is a step of the member that acts, and it names no other one."""
+        self.is_acting = True
+        try:
+            yield
+        finally:
+            self.is_acting = False
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
