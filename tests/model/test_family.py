@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow_model.kernel.family import Alike, Family, Members, NoMemberError, family
+from permitflow_model.kernel.family import Alike, Family, MadeByName, Members, NoMemberError, family
 from permitflow_model.kernel.queue import Fifo, Queue, SummedFifo
 from permitflow_model.tla_values import format_value, to_tla
 from tests.support.shared_pool import SYSTEM, Parameters
@@ -55,6 +55,14 @@ def test_a_member_that_is_not_there_is_refused(name: int) -> None:
     for use in (lambda: channels.get(name), lambda: channels.put(name, IDLE)):
         with pytest.raises(NoMemberError, match=f"a family of 3 has no member {name}"):
             use()
+
+
+@pytest.mark.parametrize("several", [Alike(IDLE, 3), MadeByName(lambda _: IDLE, 3)], ids=["alike", "by name"])
+@pytest.mark.parametrize("name", [-1, 3])
+def test_a_family_of_any_size_gets_no_new_members(several: Alike[Channel] | MadeByName[Channel], name: int) -> None:
+    assert several.put(2, IDLE).size() == 3
+    with pytest.raises(NoMemberError, match=f"a family of 3 has no member {name}"):
+        several.put(name, IDLE)
 
 
 def test_one_of_the_equal_ones_is_tried_while_there_are_any() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow_model.kernel.queue import Fifo, Queue, SummedFifo
+from permitflow_model.kernel.queue import Fifo, Queue, SummedFifo, larger
 
 OPERATIONS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["head", "last", "sum", "every"])), max_size=60)
 
@@ -34,6 +34,7 @@ def sums(queue: Queue[int]) -> tuple[object, ...]:
     return (
         *in_order,
         queue.sum_of(abs, int.__add__, 0),
+        queue.sum_of(abs, larger, 0),
         queue.sum_of(double, int.__add__, 0),
         queue.every(is_below, 9),
     )

@@ -225,7 +225,7 @@ class SummedFifo(Generic[T]):
 
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""
-        key = (measure, *context) if context else measure
+        key = (measure, plus, *context) if context else (measure, plus)
         try:
             return cast("V", self._sums[key])  # only `measure` writes under its key
         except KeyError:
