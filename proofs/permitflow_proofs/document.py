@@ -17,7 +17,7 @@ about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every
 offered; with fewer sizes a channel has fewer runs, so what holds in every state then holds, too.
 
 Of a family, such as the inputs of a gate or the producers of a channel, a proof looks at one or two members, and at all
-others together. Where it looks at two, it says nothing about a family of one; the explorer walks some of these.
+others together. Where it needs two, the given says so.
 
 Z3 and cvc5 each find every claim true, its premises possible, that its paths leave no case out, and its twin false: a
 twin is the claim with a deliberate mistake in the statement or in a step. Where "Z3 alone" stands behind the

@@ -7,8 +7,9 @@ those that are named by them: the task of an attempt, the attempts that are name
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
+from permitflow_model.kernel.family import NamedFamily
 from permitflow_model.staging import (
     SYSTEM,
     Attempt,
@@ -340,12 +341,19 @@ _CHAPTER = Chapter(
 # Mistakes of the twins.
 
 
+def _is_there(family: NamedFamily[Any], name: int) -> bool:
+    """Is there a member to make the mistake with?"""
+    return all_of((name >= 0, name < family.size()))
+
+
 def _task(state: State, name: int, **changed: object) -> State:
+    assume(_is_there(state.tasks, name))
     one = state.tasks.get(name)._replace(**changed)  # type: ignore[arg-type]
     return state._replace(tasks=state.tasks.put(name, one))
 
 
 def _attempt(state: State, name: int, **changed: object) -> State:
+    assume(_is_there(state.attempts, name))
     one = state.attempts.get(name)._replace(**changed)  # type: ignore[arg-type]
     return state._replace(attempts=state.attempts.put(name, one))
 
@@ -447,11 +455,13 @@ def _any_places(parameters: Parameters) -> State:
     published = Indexed.any_family(function("published"), parameters.exchanges, focus={"0": _EXCHANGE})
     state = arbitrary(State, special={"tasks": tasks, "attempts": attempts, "published": published})
     assume(all_of((state.begun >= 0, _attempt_ok(state, parameters, _ATTEMPT))))
+    home = state.tasks.get(_one(state).task - 1).home
+    assume(implies(_one(state).task >= 1, all_of((home >= 1, home <= parameters.exchanges))))
     return state
 
 
 ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_places, _ARGUMENTS)
-"""Any tasks, attempts and exchanges in any state, in which the attempt that acts has the right type."""
+"""Any tasks, attempts and exchanges in any state, in which the attempt that acts and its home have the right type."""
 
 
 def _names(family: object) -> tuple[int, ...]:

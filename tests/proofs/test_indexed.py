@@ -9,6 +9,7 @@ from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import larger
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, merged, natural, negated
 
 
@@ -248,6 +249,18 @@ def put_at_any_number() -> bool:
 def test_a_member_that_is_not_there_cannot_be_replaced(claim: Callable[[], bool]) -> None:
     with pytest.raises(NoMemberError):
         decide(claim)
+
+
+def test_a_step_looks_only_at_members_that_are_there() -> None:
+    def looks_at(beyond: int) -> bool:
+        bins, one, _ = any_bins()
+        assume(all_of((one >= 0, one < bins.size())))
+        with current_explorer().acting():
+            return bins.get(one + beyond).items == bins.get(one + beyond).items
+
+    assert decide(lambda: looks_at(0)).outcome == "proved"
+    with pytest.raises(NoMemberError):
+        decide(lambda: looks_at(1))
 
 
 def test_what_is_known_of_every_member_is_asked_of_members_only() -> None:

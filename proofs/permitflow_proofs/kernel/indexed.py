@@ -23,7 +23,7 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, g
 from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import Queue, larger
 from permitflow_proofs.kernel.family import compared
-from permitflow_proofs.kernel.paths import Notes
+from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.symbols import (
     Opaque,
     all_of,
@@ -264,7 +264,14 @@ class Indexed(Opaque, Generic[M]):
         return [(word, self._at(name)) for word, name in self.focus.items()]
 
     def get(self, name: int) -> M:
-        """The member of this name."""
+        """The member of this name; where none has it, anything: a clause may ask, but a step may not.
+
+        Raises:
+            NoMemberError: in a step, perhaps none has it, on this path, as the model's family would.
+        """
+        explorer = current_explorer()
+        if explorer.is_acting and not explorer.is_merging and not self._book.has(name):
+            raise NoMemberError(name, self.size())
         return self._at(name)
 
     def put(self, name: int, member: M) -> "Indexed[M]":

@@ -183,6 +183,11 @@ class Explorer:
         return bool(self._parameters)
 
     @property
+    def is_merging(self) -> bool:
+        """Is a condition evaluated whose forks stay inside?"""
+        return bool(self._merging)
+
+    @property
     def is_checking(self) -> bool:
         """Is the solver asked at each fork which sides are possible?  Not within ``assuming``."""
         return self._trail.is_checking
