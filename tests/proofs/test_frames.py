@@ -48,6 +48,7 @@ from permitflow_proofs import stream_life as stream_life_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
 from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.kernel.symbols import equal
 from permitflow_proofs.permit_channel import frames as permit_channel_proofs
 from tests.support.mistaken import with_mistake
 
@@ -387,6 +388,21 @@ def test_calls_that_no_frame_is_about_are_noticed(proofs: Any) -> None:
     _, second = [frame for frame in proofs.FRAMES if frame.action == action]
     twice = [second if frame.action == action else frame for frame in proofs.FRAMES]
     assert frame_obligations(proofs.ANY, twice)[-1].examine().outcome == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("proofs", "only"),
+    [
+        (mute_scheduler_proofs, Frame[Any, Any]("Send", arguments=(0, 1))),
+        (loop_chain_proofs, Frame[Any, Any]("Deliver", acts=lambda _: equal(loop_chain_proofs.ANY.acting, 0))),
+    ],
+    ids=["two actors", "the first loop"],
+)
+def test_a_frame_of_some_calls_alone_is_noticed(proofs: Any, only: Frame[Any, Any]) -> None:
+    frames = [frame for frame in proofs.FRAMES if frame.action != only.action]
+    cover = frame_obligations(proofs.ANY, [*frames, only])[-1]
+    assert cover.name == f"each call of {only.action} has a frame"
+    assert decide(cover.claim).outcome == "refuted"
 
 
 def test_a_frame_of_a_part_that_is_none_is_refused() -> None:
