@@ -1,7 +1,7 @@
 """The symbolic queue stands for every real queue: what it assumes excludes none, and no more is known of it."""
 
 from collections.abc import Callable
-from operator import add, sub
+from operator import add
 
 import pytest
 from hypothesis import given
@@ -120,6 +120,10 @@ def newer(older: int, newest: int) -> int:
     return newest if newest >= 0 else older
 
 
+def apart(one: int, other: int) -> int:
+    return one - other if one > 0 and other > 0 else one + other
+
+
 def test_a_law_asks_that_its_sums_add_up() -> None:
     def outcome(plus: Callable[[int, int], int], nothing: int) -> str:
         obligations = law_obligations("law", lambda items: items.sum_of(itself, plus, nothing) + 1, natural_item)
@@ -130,7 +134,7 @@ def test_a_law_asks_that_its_sums_add_up() -> None:
 
     assert outcome(newer, -1) == "proved"
     assert outcome(newer, 0) == "refuted"
-    assert outcome(sub, 0) == "refuted"
+    assert outcome(apart, 0) == "refuted"
 
 
 def test_a_sum_of_which_no_law_tells_is_refused() -> None:
