@@ -165,7 +165,7 @@ def tells_of_the_first_muter(state: mute.State, parameters: mute.Parameters, up:
 
 def is_held_by_one_sink(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
     """A source that another sink holds goes on sending to this one."""
-    require(parameters.is_source(node))
+    require(parameters.is_source(node) and 1 <= name <= parameters.sinks)
     source, number = mute.source_at(state, parameters, node), node - parameters.sinks - parameters.relays - 1
     require(source.holds.get(name - 1) == 0)
     free = source._replace(holds=source.holds.map_by_name(lambda *_: 0))
