@@ -1103,7 +1103,7 @@ class StoreWriteError(StoreError):
     reason: str  # the database's own, as in "database or disk is full"
     text = (
         "the exchange cannot write to its store {path}: {reason}; "
-        "confirmed rows are safe, rows that were being written are not: send those again once the disk works"
+        "confirmed rows are safe, rows that were being written are not: send those again once they can be written"
     )
 
 

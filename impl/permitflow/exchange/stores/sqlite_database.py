@@ -480,7 +480,8 @@ class SqliteDatabase(Database):
 
 
 def _no_room() -> OSError:
-    return OSError(errno.ENOSPC, "the disk is full, but for what makes room")
+    needed_mib = RESERVE_BYTES * 5 // 4 >> 20
+    return OSError(errno.ENOSPC, f"the disk is full, but for what makes room: rows need some {needed_mib} MiB of space")
 
 
 def _may_be_full(error: Exception) -> bool:

@@ -157,7 +157,7 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
     assert reserve.stat().st_size == RESERVE_BYTES
     with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
         await store.database.submit(needs_the_reserve, makes_room=True)
-        with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room"):
+        with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room: rows need some 5 MiB"):
             await place.append(30, [rows(30, 1)])
         await place.acknowledge("audit", 30, 0)
         assert not reserve.exists()
