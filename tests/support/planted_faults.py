@@ -1,4 +1,4 @@
-"""This project's channel with one fault in each copy: of cancellations, ends, aborts and stops, which no model has.
+"""This project's channel with one fault in each copy: of cancellations, ends, aborts and stops.
 
 A fault is an adapter's class that spoils the two ends which ``open`` has made, and the rule that it breaks.
 """
