@@ -6,6 +6,7 @@ and one user: their messages are pickles.  When the first process is gone, so is
 
 import asyncio
 import gc
+import logging
 import pickle
 import signal
 import socket
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import MovedError, PeerGoneError, PermitflowError
+from permitflow.exchange import certificate_watch
 from permitflow.exchange.access import Access, AccessControl
 from permitflow.exchange.draining import Remainder, drain, remainder
 from permitflow.exchange.limits import Limits
@@ -162,6 +164,8 @@ async def _serve(line: Line) -> None:
         return
     if share.log_level is not None:
         share.log_level.apply()
+    # The first process shows the same certificate, and says once for all when clients refuse it.
+    logging.getLogger(certificate_watch.__name__).disabled = True
     door = _Door()
     try:
         control = None

@@ -25,6 +25,8 @@ from permitflow.errors import (
 from permitflow.exchange import Retention
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.permitflow_tools.cli.test_serve import events_of, move, stop
+from tests.support.certificates import LOCAL, PAST, Certificates
+from tests.support.serving import address_of
 
 CHANNELS = ["orders/0", "orders/1", "orders/2"]
 
@@ -146,6 +148,15 @@ async def test_an_exchange_is_ready_again_once_all_processes_answer() -> None:
     told = [line.partition(": ")[0] for line in errors.splitlines()]
     who = "process 1 of the exchange"
     assert (code, told) == (0, [f"{who} has not answered for 8 s", f"{who} answers again"])
+
+
+@pytest.mark.long
+def test_an_expired_certificate_is_told_once_for_all_processes(certificates: Certificates, tmp_path: Path) -> None:
+    file = certificates.write(tmp_path / "old.pem", *LOCAL, life=PAST)
+    with serving("--stream", "orders:2", "--processes", "2", "--quiet", "--tls-cert", str(file)) as process:
+        address_of(process)
+        _, _, errors = stop(process, signal.SIGTERM)
+    assert errors.count("it has expired") == 1
 
 
 @pytest.mark.parametrize(
