@@ -12,22 +12,6 @@ async def test_elements_are_mapped_filtered_and_taken_apart() -> None:
     assert [element async for element in stream] == [10, 30, 30, 30, 50, 50, 50, 50, 50]
 
 
-def test_a_stage_asks_only_when_it_is_asked() -> None:
-    for stage in (Map[int, int](abs), Filter[int](bool), MapConcat[int, int](lambda n: [n])):
-        probe = Probe(stage)
-        assert probe.upstream.asked == 0
-        assert probe.downstream.request() == []
-        probe.upstream.send(1)
-        assert (probe.upstream.asked, probe.downstream.received()) == (1, [1])
-
-
-def test_a_filter_asks_again_for_what_it_drops() -> None:
-    probe = Probe(Filter[int](lambda n: n > 2))
-    probe.downstream.request()
-    probe.upstream.send(1, 2, 3)
-    assert (probe.upstream.asked, probe.downstream.received()) == (3, [3])
-
-
 def test_what_one_element_gives_leaves_before_the_next_is_asked_for() -> None:
     made: list[int] = []
 
