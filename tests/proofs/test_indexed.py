@@ -251,6 +251,14 @@ def test_a_member_that_is_not_there_cannot_be_replaced(claim: Callable[[], bool]
         decide(claim)
 
 
+def test_two_families_are_not_the_same() -> None:
+    def claim() -> bool:
+        (one, name, _), (other, _, _) = any_bins(), any_bins()
+        return one.get(name).items == other.get(name).items
+
+    assert decide(claim).outcome == "refuted"
+
+
 def test_a_step_looks_only_at_members_that_are_there() -> None:
     def looks_at(beyond: int) -> bool:
         bins, one, _ = any_bins()
@@ -291,7 +299,7 @@ def test_names_cannot_be_listed_and_members_are_numbers() -> None:
     with pytest.raises(TypeError, match="ask for every member"):
         decide(lists)
     with pytest.raises(TypeError, match="text is neither a number, nor a truth value or a word"):
-        member_by_name(Words)
+        decide(lambda: Indexed.any_family(member_by_name(Words), 1).size() == 1)
 
 
 def test_a_frame_tells_apart_what_is_in_focus_and_any_other_member() -> None:

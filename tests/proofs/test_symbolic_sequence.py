@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_proofs.kernel.obligation import Finding, decide
-from permitflow_proofs.kernel.sequence import no_items
+from permitflow_proofs.kernel.sequence import no_items, unread_between
 from permitflow_proofs.kernel.symbols import any_like, assume, equal, integer
 
 
@@ -131,6 +131,22 @@ def test_each_measure_of_one_name_has_its_own_sum() -> None:
     assert proved(lambda: are_equal(light, add))
     refuted(lambda: are_equal(heavy, add))
     refuted(lambda: are_equal(light, larger))
+
+
+def test_items_of_one_name_between_numbers_are_of_their_own_kind() -> None:
+    def numbered(times: int) -> Callable[[int], Item]:
+        def item(number: int) -> Item:
+            return Item(number, times)
+
+        return item
+
+    def are_equal(one: Callable[[int], Item], other: Callable[[int], Item]) -> bool:
+        first, end = integer("first"), integer("end")
+        return equal(unread_between(one, first, end), unread_between(other, first, end))
+
+    light, heavy = numbered(1), numbered(2)
+    assert proved(lambda: are_equal(light, light))
+    refuted(lambda: are_equal(light, heavy))
 
 
 def test_an_empty_one_has_no_ends_and_stays_empty() -> None:

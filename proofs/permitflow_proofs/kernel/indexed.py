@@ -50,12 +50,20 @@ _Fact = Callable[[int], bool]
 _Tell = Callable[[bool], None]
 
 
+_MADE: Notes[str, int] = Notes()
+"""How many families have members with each prefix: to the solver, what has the same name is the same."""
+
+
 def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], M]:
     """A function that makes the member of a name: a named tuple of values that depend on it alone.
+
+    Called once more in a claim, it makes those of another family.
 
     Raises:
         TypeError: a field is of another type than numbers, truth values and words.
     """
+    _MADE[prefix] = number = _MADE.get(prefix, 0) + 1
+    prefix = prefix if number == 1 else f"{prefix}{number}."
     makers: dict[str, Callable[[int], object]] = {}
     for field, hint in get_type_hints(kind).items():
         if get_origin(hint) is Literal:

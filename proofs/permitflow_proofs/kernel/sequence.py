@@ -213,9 +213,15 @@ class SymbolicSequence(Shape, Generic[N]):
         return self._split[end]
 
 
+@cache
+def _items_of(item: Callable[..., object]) -> str:
+    """The name of the function from two numbers to the items between them: of each kind of items its own."""
+    return _name_of_its_own(f"{item.__name__}.between")
+
+
 def unread_between(item: Callable[[int], N], first: int, end: int) -> SymbolicSequence[N]:
     """The items with these numbers, of which nothing is known yet."""
-    return SymbolicSequence(item(first), (_ItemsBetween(f"{item.__name__}.between", first, end),))
+    return SymbolicSequence(item(first), (_ItemsBetween(_items_of(item), first, end),))
 
 
 def between_size(items: SymbolicSequence[N], first: int, end: int) -> bool:
