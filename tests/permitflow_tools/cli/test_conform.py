@@ -171,23 +171,3 @@ def test_a_driver_that_cannot_open_is_one_line(process: Command, tmp_path: Path)
     assert "cannot be opened: your driver answers 'open' with an error: it is not written yet" in stdout
     code, stdout, _ = process("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window", "--json")
     assert json.loads(stdout)["ends"][0]["lacks"] == ["barriers"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["m:A", "--command", "cat"], "--command takes the place of MODULE:ADAPTER"),
-        (["m:A", "--end", "sender"], "--end needs --command"),
-        ([], "MODULE:ADAPTER or --command is missing"),
-        (
-            ["--command", "cat", "--dial", "tcp://127.0.0.1:1", "--accept", "tcp"],
-            "--dial and --accept exclude each other",
-        ),
-        (["--command", "no-such-program"], "must begin with a program that is here, not 'no-such-program'"),
-        (["--command", "cat", "--end", "both"], "--end: there is no end 'both'"),
-    ],
-)
-def test_what_is_said_of_a_driver_is_checked(command: Command, words: list[str], said: str) -> None:
-    code, _, stderr = command("conform", *words)
-    assert code == 2
-    assert said in stderr

@@ -286,17 +286,3 @@ def test_a_page_to_play_with_has_each_choice(report: Report, folder: Path) -> No
     code, told = report("explain", "--play", "demand", "-o", "demand.html")
     assert (code, told) == (0, {"title": "The demand loop", "files": ["demand.html"]})
     assert len(embedded(folder / "demand.html")["settings"]) == 4 * 5 * 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("demnad",), "--play: there is no page 'demnad'; did you mean demand?"),
-        (("demand", "--graph"), "--graph: --play has its own numbers"),
-        (("demand", "run.jsonl"), "run.jsonl and --play are two pages"),
-    ],
-)
-def test_what_does_not_go_with_play_is_refused(command: Command, arguments: tuple[str, ...], said: str) -> None:
-    code, _, stderr = command("explain", "--play", *arguments)
-    assert code == 2
-    assert said in " ".join(stderr.split())

@@ -23,7 +23,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Retention
-from tests.permitflow_tools.cli.conftest import Command, serving
+from tests.permitflow_tools.cli.conftest import serving
 from tests.permitflow_tools.cli.test_serve import events_of, move, stop
 from tests.support.certificates import LOCAL, PAST, Certificates
 from tests.support.serving import address_of
@@ -157,19 +157,3 @@ def test_an_expired_certificate_is_told_once_for_all_processes(certificates: Cer
         address_of(process)
         _, _, errors = stop(process, signal.SIGTERM)
     assert errors.count("it has expired") == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--retention", "replay"),
-        ("--trace", "run.jsonl"),
-        ("--ui", "127.0.0.1:0"),
-        ("--address", "127.0.0.1:0", "--address", "tcp://127.0.0.1:0"),
-    ],
-    ids=["replay", "trace", "ui", "addresses"],
-)
-def test_what_several_processes_cannot_do_together_is_refused(command: Command, options: tuple[str, ...]) -> None:
-    code, _, errors = command("serve", "--stream", "orders", "--processes", "2", *options)
-    assert code == 2
-    assert "--processes: " in errors

@@ -435,24 +435,6 @@ def test_closed_streams_are_told(process: Command) -> None:
     assert "standard output is closed: name a file" in process(program=program.format(1, "get"))[2]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("put", NAME, "nothere.csv"), "nothere.csv: cannot be read: No such file or directory"),
-        (("put", NAME, "orders"), "its name does not tell its format"),
-        (("put", NAME, "orders.csv", "--schema", "n"), "--schema: n must be NAME:TYPE"),
-        (("put", NAME, "orders.csv", "--format", "xml"), "must be arrow, parquet, csv or jsonl, not 'xml'"),
-        (("get", NAME, "out"), "its name does not tell its format"),
-        (("get", NAME, "--json"), "rows go to standard output: name a file"),
-        (("get", NAME, "--rows", "0"), "Invalid value for '--rows'"),
-    ],
-)
-def test_what_cannot_be_is_unusable_input(command: Command, arguments: tuple[str, ...], words: str) -> None:
-    code, _, error = command(*arguments, "--address", "tcp://127.0.0.1:1")
-    assert code == 2
-    assert words in error
-
-
 # Real pipes and signals.
 
 

@@ -221,6 +221,28 @@ REFUSED = {
     "trace validate /dev/null": "the trace holds no channel",
     "serve --stream a --permit-batch 8 --row-permits 8": "--permit-batch: 8 must be at least 1 and below",
     "top a:1 --address b:1": "--address: a:1 is an address as well; leave one of them away",
+    "put a/0 nothere.csv": "nothere.csv: cannot be read: No such file or directory",
+    "put a/0 orders": "its name does not tell its format",
+    "put a/0 orders.csv --schema n": "--schema: n must be NAME:TYPE",
+    "put a/0 orders.csv --format xml": "must be arrow, parquet, csv or jsonl, not 'xml'",
+    "get a/0 out": "its name does not tell its format",
+    "get a/0 --json": "rows go to standard output: name a file",
+    "conform m:A --command cat": "--command takes the place of MODULE:ADAPTER",
+    "conform m:A --end sender": "--end needs --command",
+    "conform": "MODULE:ADAPTER or --command is missing",
+    "conform --command cat --dial tcp://127.0.0.1:1 --accept tcp": "--dial and --accept exclude each other",
+    "conform --command no-such-program": "must begin with a program that is here, not 'no-such-program'",
+    "conform --command cat --end both": "--end: there is no end 'both'",
+    "explain --play demnad": "--play: there is no page 'demnad'; did you mean demand?",
+    "explain --play demand --graph": "--graph: --play has its own numbers",
+    "explain --play demand run.jsonl": "run.jsonl and --play are two pages",
+    **{
+        f"serve --stream a --processes 2 {option}": "--processes: "
+        for option in (
+            *("--retention replay", "--trace run.jsonl", "--ui 127.0.0.1:0"),
+            "--address 127.0.0.1:0 --address tcp://127.0.0.1:0",
+        )
+    },
 }
 
 NUMBERS = {"N", "ROW", "ROWS", "ROWS,...", "SECONDS", "DURATION", "SIZE", "SHARE", "FACTOR"}
