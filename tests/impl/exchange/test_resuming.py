@@ -32,20 +32,23 @@ from permitflow.errors import (
     ResumeRefusedError,
     ResumeTimeoutError,
     TransportError,
+    UndecodableDataError,
 )
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.reception import Reception
 from permitflow.exchange.serving import METHODS
-from permitflow.stream.resuming import Acknowledged, Resume
+from permitflow.stream.resuming import Acknowledged, Resume, ResumeOffer
 from permitflow.wire.buffers import Received
+from permitflow.wire.checksum import with_checksum
 from permitflow.wire.connection_frames import (
     CONNECTION_KEY,
     encode_connection_frame,
     parted,
 )
 from tests.support.cut_lines import ADDRESS, Line, Network
+from tests.support.peers_by_hand import encoded, get_frame
 from tests.support.simulated_time import in_simulated_time, simulated
 from tests.support.turns import turns
 
@@ -592,6 +595,21 @@ async def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
         async with asyncio.timeout(600):
             with pytest.raises(PeerTimeoutError, match="not said within 30 s"):
                 await conversation.read()
+
+
+@simulated
+async def test_who_resumes_one_stream_and_begins_another_is_refused() -> None:
+    async with (
+        Network(one_channel()).opened(),
+        calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier,
+    ):
+        conversation = Conversation(carrier)
+        await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
+        assert await conversation.read() is not None
+        beginning = get_frame(channel="c", resume=ResumeOffer(b"y" * 16, 10.0))
+        await conversation.write(with_checksum([encoded(GET_STREAM, beginning)]))
+        with pytest.raises(UndecodableDataError, match="another token than its Resume"):
+            await conversation.read()
 
 
 @pytest.mark.parametrize("position", [2**40, 0])
