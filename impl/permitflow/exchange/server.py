@@ -335,7 +335,8 @@ class _StreamListener(ABC):
         return self._hold(peer, serve, lambda: self._stream(new_stream, peer).close())
 
     def _peer(self, name: Sequence[object]) -> str:
-        return f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
+        host = f"[{name[0]}]" if ":" in str(name[0]) else name[0]
+        return f"{self._address.scheme.removesuffix('//')}{host}:{name[1]}"
 
     def _stream(self, new_stream: Callable[..., ByteStream], peer: str) -> ByteStream:
         return new_stream(

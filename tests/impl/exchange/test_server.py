@@ -69,6 +69,17 @@ async def test_a_name_that_has_only_ipv6_can_be_listened_at(scheme: str, monkeyp
     assert described.schema == SCHEMA
 
 
+@pytest.mark.parametrize("scheme", ["tcp://", "udp://"])
+async def test_a_peer_of_ipv6_is_named_as_its_address_is_written(scheme: str) -> None:
+    async with (
+        served("c", schema=SCHEMA, listen=f"{scheme}[::1]:0") as (_, address),
+        get(address, "c"),
+        control(address) as orders,
+    ):
+        (channel,) = await orders.channels(["c"])
+    assert [each.peer.rpartition(":")[0] for each in channel.connections] == [f"{scheme.removesuffix('//')}[::1]"]
+
+
 @pytest.mark.parametrize("scheme", ["", "tcp://"])
 async def test_why_nobody_can_listen_at_an_address_is_told(scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
