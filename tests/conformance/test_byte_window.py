@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
-from permitflow.errors import ByteOverrunError, ByteOverspendError
+from permitflow.errors import ByteOverspendError
 from permitflow.flows.byte_window import ByteWindow, OutstandingBytes, UnreturnedBytes
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.permits.parameters import Permits
@@ -153,12 +153,3 @@ def test_a_receiver_refuses_what_the_rule_forbids_and_changes_nothing() -> None:
             with pytest.raises(ByteOverspendError):
                 here.require_room(size_bytes)
         assert here.held_bytes == held
-
-
-def test_a_sender_refuses_more_bytes_than_are_out() -> None:
-    ledger = OutstandingBytes(ByteWindow(3, 2))
-    ledger.send(2)
-    with pytest.raises(ByteOverrunError):
-        ledger.on_return(3)
-    ledger.on_return(2)
-    assert ledger.outstanding_bytes == 0

@@ -312,8 +312,3 @@ def test_an_acknowledgement_is_due_after_so_many_bytes() -> None:
     assert core.deliver(0, 1)
     core.acknowledge()
     assert not core.deliver(0, 1)
-
-
-def test_an_acknowledgement_of_more_than_was_sent_is_refused() -> None:
-    with pytest.raises(FalsePositionError):
-        Resumption[tuple[int]]().hear(0, 1)

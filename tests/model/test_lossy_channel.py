@@ -1,9 +1,5 @@
 """Published vectors of flow control over lossy networks, played by the model: limits that count, and permits to add."""
 
-from random import Random
-
-import pytest
-
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.lossy_channel import SYSTEM, Feedback, Parameters, State
@@ -90,27 +86,6 @@ def test_what_is_requested_is_confirmed_and_a_window() -> None:
     assert state.feedback.last() == Feedback(1, 20)
     state = played(parameters, "Consume", "Acknowledge", "Remind", "Acknowledge", state=state)
     assert list(state.feedback)[1:] == [Feedback(1, 21)] * 2
-
-
-@pytest.mark.parametrize("drop", [0.1, 0.2, 0.3])
-def test_all_messages_come_in_order_whatever_the_network_does(drop: float) -> None:
-    parameters = Parameters(window=20, total=63, copies=4)
-    random = Random(f"drops of {drop}")
-    state, consumed = SYSTEM.initial(parameters), list[int]()
-    faults = [action.name for action in SYSTEM.actions if action.is_environment]
-    steps = [action.name for action in SYSTEM.actions if not action.is_environment]
-    for _ in range(20_000):
-        action = random.choice(faults if random.random() < drop else steps)
-        if not SYSTEM.is_enabled(action, state, parameters):
-            continue
-        if action == "Consume":
-            consumed.append(state.inbox.head())
-        state = SYSTEM.perform(action, state, parameters)
-        assert SYSTEM.invariants["Bounded"](state, parameters)
-        if state.acked == parameters.total == state.consumed:
-            break
-    assert consumed == list(range(63))
-    assert state.acked == 63
 
 
 # AMQP: feedback that crosses data on the way.
