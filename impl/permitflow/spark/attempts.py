@@ -5,25 +5,30 @@ from contextlib import contextmanager
 
 from pyspark import TaskContext
 
-from permitflow.errors import PeerGoneError
+from permitflow.errors import PeerGoneError, TaskRetryError
 
 
 @contextmanager
 def earlier_attempts_named() -> Iterator[None]:
-    """Say beside the error of a later attempt, for which the exchange is gone, where to find what came before it.
+    """Say beside the error of a later attempt, which is refused or cannot connect, where to find what came before it.
 
-    An attempt whose connection is lost for good ends with ResumeTimeoutError.  The next one cannot even connect, and
-    Spark shows the user only that error.
+    Spark shows the user only the error of the last one.  An attempt whose connection is lost for good ends with
+    ResumeTimeoutError, and the next one cannot even connect.
     """
     try:
         yield
-    except PeerGoneError as error:
+    except (PeerGoneError, TaskRetryError) as error:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
-            error.add_note(
+            note = (
                 f"this was attempt {context.attemptNumber() + 1} at the task; Spark's log has the error of the one "
-                "before it, which is likely the cause; if it is ResumeTimeoutError, the connection was lost for longer "
-                "than option resumeSeconds allows: look at the network, raise resumeSeconds if it needs longer (at "
-                "both ends), and run the whole job again"
+                "before it, which is likely the cause"
             )
+            if isinstance(error, PeerGoneError):
+                note += (
+                    "; if it is ResumeTimeoutError, the connection was lost for longer than option resumeSeconds "
+                    "allows: look at the network, raise resumeSeconds if it needs longer (at both ends), and run the "
+                    "whole job again"
+                )
+            error.add_note(note)
         raise

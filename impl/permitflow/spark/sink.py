@@ -317,7 +317,8 @@ class _Sending:
 
             for parts in routed:
                 new = [channel for channel in parts if channel not in sinks]
-                for channel, opened in zip(new, _at_once(reach, new), strict=True):
+                # If the first one refuses the task, as for its schema, the others are to stay as they are.
+                for channel, opened in zip(new, _at_once(reach, new[:1]) + _at_once(reach, new[1:]), strict=True):
                     sinks[channel] = opened
                     streams.add(opened)
                 for channel, part in parts.items():

@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from threading import Barrier
 from time import sleep
+from traceback import format_exception_only
 
 import pyarrow as pa
 import pytest
@@ -58,7 +60,7 @@ from permitflow.spark.sink import ExchangeWriter
 from permitflow.tracing import read_trace
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
-from tests.support.served_exchange import channels_of, consume, consumers, produce, served_exchange
+from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, produce, served_exchange
 
 Options = dict[str, str]
 Received = list[list[pa.RecordBatch] | str]
@@ -343,6 +345,7 @@ def test_an_attempt_at_a_task_that_failed_is_refused(options: Options, monkeypat
     with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
         Tasks(options, monkeypatch).run(Attempt(3, number=1, attempt=9))
     assert (caught.value.partition, caught.value.attempt) == (3, 9)
+    assert "Spark's log has the error of the one before it" in "".join(format_exception_only(caught.value))
     channel = channels_of(options)[1]
     produce(options, channel, [ONE_ROW])
     assert consume(options, channel) == [ONE_ROW]
@@ -369,19 +372,23 @@ def test_an_attempt_with_a_key_may_send_into_each_channel(options: Options, monk
         tasks.writer.commit([first])
 
 
-@pytest.mark.parametrize("step", ["open_sink", "BlockingSink.end"])
+@pytest.mark.parametrize(("step", "alone"), [("open_sink", 1), ("BlockingSink.end", 0)])
 def test_a_task_with_a_key_reaches_its_channels_side_by_side(
-    options: Options, monkeypatch: pytest.MonkeyPatch, step: str
+    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch, step: str, alone: int
 ) -> None:
-    both, alone = Barrier(2, timeout=SOON_SECONDS), attrgetter(step)(blocking)
+    """But for the one that is opened first."""
+    channels, calls = [exchange.channel() for _ in range(3)], count()
+    beside, original = Barrier(len(channels) - alone, timeout=SOON_SECONDS), attrgetter(step)(blocking)
 
     def together(*stated: object, **options: object) -> object:
-        both.wait()
-        return alone(*stated, **options)
+        if next(calls) >= alone:
+            beside.wait()
+        return original(*stated, **options)
 
     monkeypatch.setattr(f"permitflow.client.blocking.{step}", together)
-    rows = pa.record_batch({"id": pa.array([*range(20)], pa.int64())})
-    Tasks({**options, "key": "id"}, monkeypatch).run(Attempt(0, number=0, attempt=5), [rows])
+    options = {"address": exchange.address, "channels": ",".join(channels), "key": "id"}
+    rows = pa.record_batch({"id": pa.array([*range(30)], pa.int64())})
+    Tasks(options, monkeypatch).run(Attempt(0, number=0, attempt=5), [rows])
 
 
 def test_a_chunk_has_no_more_rows_than_it_may(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
