@@ -51,7 +51,7 @@ def test_a_name_that_is_registered_leads_to_what_it_says() -> None:
         assert {theorem.module for theorem in registered.load_theorems()} <= {*module_paths(SPEC)}
         assert bool(registered.theorems) == bool(registered.load_theorems())
         assert {registered.probes, registered.steps} <= {"", *module_paths(SPEC)}
-        subject = SUBJECTS[registered.flow]() if registered.flow else None
+        subject = SUBJECTS[registered.flow] if registered.flow else None
         assert subject is None or (subject.system, subject.table.flow) == (registered.system, registered.flow)
 
 

@@ -43,7 +43,7 @@ from permitflow_testing.foreign.peer import (
     serial_of,
 )
 from permitflow_testing.foreign.recording import Noted, Recording
-from permitflow_testing.foreign.table import WAYS, way_of
+from permitflow_testing.foreign.table import WAYS
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import Lacks
 
@@ -170,7 +170,7 @@ class CommandAdapter(ChannelAdapter):
         stream = f"{self.end_name}/{next(self.numbers)}"
         limit = self.driver.limit_seconds
         self.peer = self.new_peer(parameters)
-        way, at_sender = way_of(self.flow), self.peer.end.shown_by_sender.values()
+        way, at_sender = WAYS[self.flow], self.peer.end.shown_by_sender.values()
         self.recording = self.peer.recording = Recording(way, parameters, at_sender, stream, records)
         self._agreed = parameters
         content: dict[str, Any] = {
@@ -263,7 +263,7 @@ class CommandAdapter(ChannelAdapter):
 
     def noted(self, kind: Kind, rows: int = 0, serial: int = 0) -> Noted:
         """A message, for the recording."""
-        return Noted(kind, rows, way_of(self.flow).held_by(kind, rows, self._agreed), serial)
+        return Noted(kind, rows, WAYS[self.flow].held_by(kind, rows, self._agreed), serial)
 
     async def call(self, word: str, message: Noted | None = None, **content: Any) -> Any:
         """Ask for something that may wait for long; a cancellation is passed on.

@@ -57,6 +57,3 @@ class DemandWay(Way):
     def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
         """Nothing is withheld here."""
         return messages, unreturned, 0
-
-
-WAY = DemandWay

@@ -14,7 +14,7 @@ from permitflow.flows.messages import Kind
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.adapter import Received, Refused
-from permitflow_testing.foreign.table import way_of
+from permitflow_testing.foreign.table import WAYS
 from permitflow_testing.outside import CONSUME, DONE, Outside, World
 
 
@@ -36,7 +36,7 @@ class ModelEnd:
     def __init__(self, outside: Outside, flow: str) -> None:
         """At rest; ``outside`` is the model with the parameters of the channel."""
         self._outside = outside
-        self._way = way_of(flow)
+        self._way = WAYS[flow]
         self._world: World = outside.start()
         self._at_sender = [*self._way.start(self.state)]
         actions = outside.system.actions

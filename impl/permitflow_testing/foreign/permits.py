@@ -78,6 +78,3 @@ class PermitWay(Way):
     def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
         """The receiver's counters, in this order."""
         return messages, rows, unreturned
-
-
-WAY = PermitWay

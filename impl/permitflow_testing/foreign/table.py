@@ -1,25 +1,10 @@
 """The flows whose ends the kit can be, by the flows' names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from permitflow_testing.foreign.demand import DemandWay
+from permitflow_testing.foreign.permits import PermitWay
 from permitflow_testing.foreign.way import Way
 
-
-def _demand() -> type[Way]:
-    from permitflow_testing.foreign.demand import WAY
-
-    return WAY
-
-
-def _permits() -> type[Way]:
-    from permitflow_testing.foreign.permits import WAY
-
-    return WAY
-
-
-WAYS: Mapping[str, Callable[[], type[Way]]] = {"demand": _demand, "permits": _permits}
-
-
-def way_of(flow: str) -> type[Way]:
-    """What an end of this flow has to know."""
-    return WAYS[flow]()
+WAYS: Mapping[str, type[Way]] = {"demand": DemandWay, "permits": PermitWay}
+"""What an end of a flow has to know."""

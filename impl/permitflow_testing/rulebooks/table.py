@@ -1,28 +1,13 @@
 """The rulebooks of flows by the flows' names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from permitflow.errors import InvalidParametersError
+from permitflow_testing.rulebooks import demand, permits
 from permitflow_testing.rules import Rulebook
 
-
-def _demand() -> Rulebook:
-    from permitflow_testing.rulebooks.demand import RULEBOOK
-
-    return RULEBOOK
-
-
-def _permits() -> Rulebook:
-    from permitflow_testing.rulebooks.permits import RULEBOOK
-
-    return RULEBOOK
-
-
-RULEBOOKS: Mapping[str, Callable[[], Rulebook]] = {
-    "demand": _demand,
-    "permits": _permits,
-}
-"""Flows with rules for other implementations; a rulebook is imported on first use."""
+RULEBOOKS: Mapping[str, Rulebook] = {"demand": demand.RULEBOOK, "permits": permits.RULEBOOK}
+"""Flows with rules for other implementations."""
 
 
 def flows() -> list[str]:
@@ -38,4 +23,4 @@ def rulebook_of(flow: str) -> Rulebook:
     """
     if flow not in RULEBOOKS:
         raise InvalidParametersError(name="flow", value=flow, rule=f"must be one of {', '.join(flows())}")
-    return RULEBOOKS[flow]()
+    return RULEBOOKS[flow]

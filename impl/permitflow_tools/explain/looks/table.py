@@ -17,6 +17,8 @@ from permitflow_model import (
 )
 from permitflow_model.registry import systems
 from permitflow_tools.explain.look import Look
+from permitflow_tools.explain.looks.mute import LOOK as MUTE
+from permitflow_tools.explain.looks.permit_channel.look import LOOK as PERMIT_CHANNEL
 
 Words = Mapping[str, Callable[..., str]]
 
@@ -227,18 +229,6 @@ class _ResumeLook(_NetworkLook):
         return {**super().variables(state), **answer}
 
 
-def _mute() -> Look:
-    from permitflow_tools.explain.looks.mute import LOOK
-
-    return LOOK
-
-
-def _permit_channel() -> Look:
-    from permitflow_tools.explain.looks.permit_channel.look import LOOK
-
-    return LOOK
-
-
 _NOTHING_OFFERED = "The beginning: nothing has been offered"
 _LOOKS: Mapping[str, Callable[[], Look]] = {
     "Demand": lambda: Look(
@@ -256,9 +246,9 @@ _LOOKS: Mapping[str, Callable[[], Look]] = {
         beginning=f"{_NOTHING_OFFERED}.",
         at_rest="everything that may be consumed has been consumed",
     ),
-    "Mute": _mute,
+    "Mute": lambda: MUTE,
     "LossyChannel": lambda: _NetworkLook(lossy_channel.SYSTEM, beginning="Nothing was sent yet, and a window may be."),
-    "PermitChannel": _permit_channel,
+    "PermitChannel": lambda: PERMIT_CHANNEL,
     "Resume": lambda: _ResumeLook(resume.SYSTEM, beginning="The first connection is open, and nothing was sent."),
     "SparkMicroBatch": lambda: _QueryLook(spark_micro_batch.SYSTEM),
     "Squelch": lambda: Look(
