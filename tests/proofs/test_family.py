@@ -315,7 +315,7 @@ def test_a_step_that_tells_members_apart_by_name_is_refused(perform: Callable[..
     """The member that acts is any: what it does as the first, or the second, would be proved of all."""
     actions = tuple(replace(each, perform=perform) if each.name == "Borrow" else each for each in SYSTEM.actions)
     wrong = subject(replace(SYSTEM, actions=actions))
-    with pytest.raises(TypeError, match=r"a step (compares the name|names the member 0, but)"):
+    with pytest.raises(TypeError, match=r"a step (compares the name|names the member 0, but another)"):
         decide(lambda: wrong.any_step("Borrow")[1].epoch >= 0)
 
 

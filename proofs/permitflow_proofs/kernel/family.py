@@ -322,8 +322,8 @@ class SymbolicFamily(Opaque, Generic[M]):
     def _in_focus(self, name: int) -> int:
         if name is ACTING:
             return 0
-        if current_explorer().is_acting:
-            raise TypeError(f"a step names the member {name}, but it is any; it may only look up the one that acts")
+        if current_explorer().is_one_acting:
+            raise TypeError(f"a step names the member {name}, but another one acts, which may be the same")
         if name not in self.names():
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
         return name

@@ -58,7 +58,7 @@ class Subject(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false.
         """
-        with current_explorer().acting():
+        with current_explorer().acting(is_one=self.system.action(action).members is not None):
             return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
 
     def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:

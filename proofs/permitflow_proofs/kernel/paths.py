@@ -173,7 +173,9 @@ class Explorer:
         self.is_supposing = False
         """Is something evaluated only to be assumed?"""
         self.is_acting = False
-        """Does the member that acts take a step?"""
+        """Is a step taken?"""
+        self.is_one_acting = False
+        """Does one member take it?"""
         self._parameters: list[object] = []
         self._assumed: list[Condition] = []
 
@@ -338,13 +340,13 @@ class Explorer:
         return Way(path, place, dict(self._names), dict(self.notes))
 
     @contextmanager
-    def acting(self) -> Iterator[None]:
-        """What follows is a step of the member that acts, and it names no other one."""
-        self.is_acting = True
+    def acting(self, *, is_one: bool = False) -> Iterator[None]:
+        """What follows is a step; ``is_one``: of the member that acts, and it names no other one."""
+        self.is_acting, self.is_one_acting = True, is_one
         try:
             yield
         finally:
-            self.is_acting = False
+            self.is_acting = self.is_one_acting = False
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
