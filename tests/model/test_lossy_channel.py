@@ -71,7 +71,7 @@ def test_after_a_loss_the_current_limit_is_told_and_not_the_lost_one() -> None:
     assert (told.acked, told.limit) == (2, 4)
 
 
-# Akka's streams over a network, and its reliable delivery: cumulative demand, a window of 20, drops in both directions.
+# Akka's streams over a network, and its reliable delivery: cumulative demand, and a window of 20.
 
 
 def test_demand_that_is_repeated_changes_nothing() -> None:
