@@ -36,6 +36,10 @@ def test_it_keeps_what_lies_between_the_two_positions(steps: list[int | None]) -
         assert (messages.start, messages.end, len(messages)) == (acknowledged, len(sent), len(sent) - acknowledged)
 
 
+def test_a_peer_gets_what_follows_its_position() -> None:
+    assert [*kept("a", "b", "c", "d", acknowledged=1).since(2)] == ["c", "d"]
+
+
 @pytest.mark.parametrize("position", [0, 3])
 def test_a_position_that_cannot_be_is_the_peers_fault(position: int) -> None:
     with pytest.raises(FalsePositionError, match="it has acknowledged 1, and 2 were sent"):

@@ -1,9 +1,9 @@
-"""What the graph of muters does beyond its models, of tests/conformance: a node is removed, and misuse."""
+"""What the graph of muters does beyond its models, of tests/conformance: starts, marks, loss, removal and misuse."""
 
 import pytest
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError
-from permitflow.mute import Marks, MuteGraph
+from permitflow.mute import Marks, MuteGraph, Signal
 
 
 def graph(*edges: str) -> MuteGraph:
@@ -21,6 +21,37 @@ def graph(*edges: str) -> MuteGraph:
         made.connect(*edge.split())
     made.settle()
     return made
+
+
+def test_a_source_does_not_read_before_it_is_started() -> None:
+    mute = MuteGraph()
+    mute.add_source("source")
+    assert mute.muted_by("source") == {"source"}
+    mute.start("source")
+    assert mute.settle() == {"source": False}
+
+
+@pytest.mark.parametrize(("backlog", "unmutes"), [(2, True), (3, False)])
+def test_a_muter_that_opens_looks_at_its_low_mark(backlog: int, unmutes: bool) -> None:
+    mute = MuteGraph()
+    mute.add_muter("sink", Marks(high_mark=5, low_mark=2))
+    mute.set_open("sink", False)
+    mute.report("sink", backlog)
+    assert mute.is_muting("sink")
+    assert mute.set_open("sink", True) is unmutes
+
+
+def test_a_muter_that_is_gone_mutes_until_all_paths_have_lost_it() -> None:
+    mute = graph("source step", "step a", "step b")
+    for boundary in "ab":
+        mute.add_remote(far := f"far {boundary}")
+        mute.connect(boundary, far)
+        mute.receive(boundary, far, Signal("out", 1))
+    assert mute.settle() == {"source": True}
+    mute.reconnect("a", "far a")
+    assert mute.settle() == {}
+    mute.reconnect("b", "far b")
+    assert mute.settle() == {"source": False}
 
 
 def test_a_node_that_is_removed_is_told_nothing_more() -> None:

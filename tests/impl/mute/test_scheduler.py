@@ -51,6 +51,19 @@ def test_a_sender_is_muted_until_the_overloaded_actor_has_drained() -> None:
     assert actors.waiting()["sender"] == 0
 
 
+def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
+    actors = scheduler("sender", "receiver")
+    actors.apply_pressure("receiver")
+    actors.send("sender", "receiver")
+    actors.send("sender", "")
+    actors.run()
+    assert actors.muted_by("sender") == {"receiver"}
+    assert actors.waiting()["sender"] == 1
+    actors.release_pressure("receiver")
+    actors.run()
+    assert actors.waiting()["sender"] == 0
+
+
 NODES, TOKENS, TIME_TO_LIVE = 48, 600, 16
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow.errors import InvalidParametersError
 from permitflow.stages import Elements, Source, open_run
-from permitflow.stages.core.graph import Balance, Merge, Zip
+from permitflow.stages.core.graph import Balance, Broadcast, Merge, Zip
 from tests.support.stage_probe import Probe
 
 
@@ -54,6 +54,13 @@ def test_zip_pairs_the_last_element_of_an_input_that_has_ended(error: OSError | 
     assert right.is_cancelled
     assert probe.downstream.failure is error
     assert probe.downstream.is_completed is (error is None)
+
+
+@pytest.mark.parametrize("stage", [Broadcast[int](), Balance[int]()])
+def test_an_error_is_told_to_all_branches(stage: Broadcast[int] | Balance[int]) -> None:
+    probe, error = Probe(stage, outlets=2), OSError("lost")
+    probe.upstream.fail(error)
+    assert [downstream.failure for downstream in probe.downstreams] == [error, error]
 
 
 def test_an_element_whose_asker_has_cancelled_goes_to_another() -> None:

@@ -271,3 +271,15 @@ def test_a_peer_that_leaves_before_the_end_is_gone(
     with pytest.raises(PeerGoneError, match=f"the {'receiver' if end is upstream else 'sender'} is gone"):
         session.peer_closed()
     assert session.state is State.FAILED
+
+
+def test_an_abort_takes_an_announced_end_back() -> None:
+    session = open_upstream()
+    for _ in range(2):
+        session.offer(Kind.CHUNK, "rows", 4)
+    assert [frame_name(frame) for frame in session.take_frames()] == ["Chunks"], "the second one waits"
+    session.end()
+    session.abort("tired")
+    assert session.take_frames() == [Abort("tired")]
+    session.peer_closed()  # permits do not matter any more
+    session.close()

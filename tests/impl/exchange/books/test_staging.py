@@ -108,7 +108,7 @@ def test_two_attempts_at_the_same_are_not_both_published(exchange: Exchange) -> 
 
 
 def test_an_attempt_that_was_discarded_hears_why(exchange: Exchange) -> None:
-    left = exchange.open()
+    left, _, _ = exchange.open(), exchange.open(batch=1), exchange.open(query="another")
     assert exchange.books.discard("q", 0, [StagedPart("a", 0, "x", 0)] * 2, now=0.0) == (left,)
     with pytest.raises(StagedPartError, match="its batch was given up"):
         exchange.books.stage(left, 1, now=0.0)
