@@ -689,11 +689,7 @@ class _Broadcast(StageLogic):
 
 
 class _Balance(StageLogic):
-    """As Balance; keeps the outlets that have asked, in their order.
-
-    An inlet that is closed has ended here, and Balance completes at once; there, one that nobody wants waits until its
-    outlets are cancelled.
-    """
+    """As Balance; keeps the outlets that have asked, in their order, behind -1 if its inlet ended with an element."""
 
     def on_pull(self, board: Board, arc: int) -> None:
         self.keep(board, *self.kept(board), arc)
@@ -703,7 +699,9 @@ class _Balance(StageLogic):
         self._go_on(board)
 
     def on_upstream_finish(self, board: Board, arc: int) -> None:
-        if not board.is_here(arc):
+        if board.is_here(arc):
+            self.keep(board, -1, *self.kept(board))
+        else:
             self.complete_stage(board)
 
     def on_downstream_finish(self, board: Board, arc: int) -> None:
@@ -713,14 +711,15 @@ class _Balance(StageLogic):
             self._go_on(board)
 
     def _go_on(self, board: Board) -> None:
-        waiting = [*self.kept(board)]
+        has_ended = -1 in self.kept(board)
+        waiting = [arc for arc in self.kept(board) if arc >= 0]
         while waiting and (board.is_in_closed(waiting[0]) or board.is_out_closed(waiting[0])):
             waiting.pop(0)
         if waiting and board.is_here(self.inlet):
             board.grab(self.inlet)
             board.push(waiting.pop(0))
-        self.keep(board, *waiting)
-        if board.has_ended(self.inlet):
+        self.keep(board, *[-1] * has_ended, *waiting)
+        if has_ended:
             if not board.is_here(self.inlet):
                 self.complete_stage(board)
         elif waiting:
