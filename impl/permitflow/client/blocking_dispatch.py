@@ -28,7 +28,8 @@ class BlockingDispatch:
     """The upstream of several channels of an exchange; a context manager, for one thread at a time.
 
     A call waits while the queue of one channel is full, as ``BlockingSink.send`` does.  If a channel takes no more, all
-    are aborted.  Leaving the context with an exception aborts all channels.
+    are aborted.  Leaving the context with an exception aborts all channels; without ``end``, each sink leaves as its
+    ``BlockingSink`` says.
     """
 
     def __init__(self, sinks: Sequence[BlockingSink], splitter: "Splitter") -> None:
@@ -139,10 +140,11 @@ class BlockingDispatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Abort after an exception; then close."""
+        """Abort after an exception; then leave each channel."""
         if error is not None:
             self.abort(f"{type(error).__name__}: {error}")
-        self.close()
+        for sink in self.sinks:
+            sink.__exit__(None, None, None)
 
 
 def open_dispatch(

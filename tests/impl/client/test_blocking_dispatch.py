@@ -67,6 +67,15 @@ def test_a_call_that_timed_out_goes_on_where_it_stopped(exchange: ServedExchange
     assert received == [[key for key in sent if OWNERS[vnode_of([key])] == channel] for channel in (1, 0)]
 
 
+def test_a_block_that_forgets_the_end_breaks_its_channels(exchange: ServedExchange) -> None:
+    stream = exchange.stream()
+    with opened(exchange, stream) as dispatch:
+        dispatch.send(batch([LEFT[0], RIGHT[0]]))
+    for channel in stream_channels(stream, 2):
+        with pytest.raises(ChannelAbortedError, match="left without ending it"):
+            read(exchange, channel)
+
+
 def test_a_reader_that_needs_no_more_ends_all_channels(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
     stream = exchange.stream()
     left, right = stream_channels(stream, 2)
