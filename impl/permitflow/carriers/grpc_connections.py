@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from permitflow.carriers.packet_filter import drop_from
 
@@ -29,8 +28,8 @@ class Name(NamedTuple):
 
     @classmethod
     def of_call(cls, peer: str) -> "Name | None":
-        """What ``ServicerContext.peer()`` says, as in ``ipv4:203.0.113.5:4242``; None: it is not over TCP."""
-        address = unquote(peer).partition(":")[2]
+        """Of a peer as in ``ipv4:203.0.113.5:4242`` or ``ipv6:[2001:db8::1]:4242``; None: it is not over TCP."""
+        address = peer.partition(":")[2]
         host, _, port = address.rpartition(":")
         try:
             return cls(_plain(host.strip("[]")), int(port))

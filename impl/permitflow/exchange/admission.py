@@ -10,7 +10,6 @@ from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import Final, NamedTuple, Self
-from urllib.parse import unquote
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import HARD_METADATA_BYTES, MOST_PENDING
@@ -45,9 +44,9 @@ def peer_key(peer: str) -> str:
     """The name under which a peer's places are counted.
 
     Args:
-        peer: its address, as in ``tcp:203.0.113.5:4242`` or ``ipv6:%5B2001:db8::1%5D:4242``.
+        peer: its address, as in ``tcp:203.0.113.5:4242`` or ``ipv6:[2001:db8::1]:4242``.
     """
-    address = unquote(peer).partition(":")[2] or peer
+    address = peer.partition(":")[2] or peer
     host = address.rpartition(":")[0].strip("[]").partition("%")[0] or address
     try:
         found = ip_address(host)

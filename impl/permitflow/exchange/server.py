@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Self
+from urllib.parse import unquote
 
 import grpc
 
@@ -153,7 +154,7 @@ class _GrpcListener:
             await self._server.wait_for_termination()
 
     async def _serve(self, peers: GrpcPeers, method: str, _requests: object, context: Context) -> None:
-        peer = context.peer()
+        peer = _peer_of(context)
         # A control client may be idle.
         within_seconds = None if method == CONTROL else self._terms.handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._terms.silence_seconds)
@@ -180,7 +181,7 @@ class _GrpcListener:
 
     async def _answer(self, peers: GrpcPeers, answer: Answer, _requests: object, context: Context) -> None:
         """Serve a call of the health service."""
-        peer = context.peer()
+        peer = _peer_of(context)
         call = ServerCall(context, f"the client at {peer}", self._terms.handshake_seconds, self._terms.silence_seconds)
         try:
             with peers.call(peer, call):
@@ -210,6 +211,11 @@ class _GrpcListener:
             raise
         except grpc.aio.BaseError as lost:
             _log.info("a client could not be told: %s (%s)", error, lost)
+
+
+def _peer_of(context: Context) -> str:
+    """The address of a call's peer, in which gRPC writes brackets as in a URL."""
+    return unquote(context.peer())
 
 
 def _listening(address: Address) -> socket.socket:

@@ -69,15 +69,15 @@ async def test_a_name_that_has_only_ipv6_can_be_listened_at(scheme: str, monkeyp
     assert described.schema == SCHEMA
 
 
-@pytest.mark.parametrize("scheme", ["tcp://", "udp://"])
-async def test_a_peer_of_ipv6_is_named_as_its_address_is_written(scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "name"), [("", "ipv6:[::1]"), ("tcp://", "tcp:[::1]"), ("udp://", "udp:[::1]")])
+async def test_a_peer_of_ipv6_is_named_as_its_address_is_written(scheme: str, name: str) -> None:
     async with (
         served("c", schema=SCHEMA, listen=f"{scheme}[::1]:0") as (_, address),
         get(address, "c"),
         control(address) as orders,
     ):
         (channel,) = await orders.channels(["c"])
-    assert [each.peer.rpartition(":")[0] for each in channel.connections] == [f"{scheme.removesuffix('//')}[::1]"]
+    assert [each.peer.rpartition(":")[0] for each in channel.connections] == [name]
 
 
 @pytest.mark.parametrize("scheme", ["", "tcp://"])
