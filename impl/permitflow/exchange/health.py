@@ -3,7 +3,9 @@
 The health service is the standard one of gRPC (grpc.health.v1), so that orchestrators need no special client.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +17,8 @@ from permitflow.client.health import LIVENESS, READINESS
 from permitflow.errors import PeerGoneError, UndecodableDataError
 
 HEALTH: Final = health.SERVICE_NAME
+_LOOK_SECONDS: Final = 1.0
+"""Nothing tells when a store may have another owner."""
 Answer: TypeAlias = Callable[[bytes, Any], Awaitable[None]]
 """Of a method of the service: takes a request and gRPC's context, into which it writes bytes."""
 
@@ -31,7 +35,9 @@ class Phase(Enum):
 class Readiness:
     """The phase of an exchange, with a way to wait for the next one.  For one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: Callable[[], bool]) -> None:
+        """Be ready; ``is_own``: as ``Store.is_own``."""
+        self._is_own = is_own
         self._phase = Phase.READY
         self._is_whole = True
         self._changed = Change()
@@ -49,7 +55,7 @@ class Readiness:
     @property
     def is_ready(self) -> bool:
         """Are streams of all channels taken now?"""
-        return self._phase is Phase.READY and self._is_whole
+        return self._phase is Phase.READY and self._is_whole and self._is_own()
 
     def note_whole(self, is_whole: bool) -> None:
         """Some of its channels cannot be used, or all can again: other processes have them."""
@@ -100,11 +106,12 @@ class HealthService:
         await self._servicer.Watch(_decoded(request), _Serialising(context))
 
     async def follow(self) -> None:
-        """Publish each change at once, until cancelled."""
+        """Publish each change within a second, and most at once, until cancelled."""
         while True:
-            is_ready = self._readiness.is_ready
-            await self._say(is_ready)
-            await self._readiness.until_changed(is_ready)
+            await self._say(is_ready := self._readiness.is_ready)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._readiness.until_changed(is_ready)
 
     async def _say(self, is_ready: bool) -> None:
         response = health_pb2.HealthCheckResponse

@@ -151,7 +151,7 @@ class Exchange:
         self.terms = AcceptorTerms(same_host, checked(compression, available_codecs()), checksums)
         """Of all streams to and from peers."""
         self.elsewhere = elsewhere
-        self.readiness = Readiness()
+        self.readiness = Readiness(lambda: self._store.is_own)
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
         self._memory: dict[str, Place] = {}  # of channels

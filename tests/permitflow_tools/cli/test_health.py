@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 from permitflow.exchange.health import Phase
+from permitflow.exchange.stores.store import Store
 from tests.permitflow_tools.cli.conftest import Command, Report
 from tests.support.served import served
 
@@ -18,6 +19,17 @@ async def test_it_says_whether_the_exchange_is_ready(command: Command) -> None:
         exchange.readiness.enter(Phase.DRAINING)
         assert await asyncio.to_thread(command, "health", address) == (1, "", "not ready: it takes no streams now\n")
         assert await asyncio.to_thread(command, "health", "--address", address, "--live") == (0, "ready\n", "")
+
+
+async def test_an_exchange_that_may_have_lost_its_store_is_not_ready(command: Command) -> None:
+    class SharedStore(Store):
+        is_own = True
+
+    store = SharedStore()
+    async with served(store=store) as (_, address), asyncio.timeout(30):
+        for store.is_own, code in ((True, 0), (False, 1), (True, 0)):
+            while (await asyncio.to_thread(command, "health", address))[0] != code:
+                pass
 
 
 def test_an_address_without_an_exchange_is_not_ready(report: Report) -> None:

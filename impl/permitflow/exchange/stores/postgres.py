@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from permitflow.errors import PeerGoneError, StoreError
+from permitflow.errors import StoreError
 from permitflow.exchange.stores.database import Database, Load
 from permitflow.exchange.stores.durable import DurableStore, Loaded
 from permitflow.exchange.stores.postgres_database import Location, PostgresDatabase, Waits, open_database
@@ -42,11 +42,10 @@ class PostgresStore(DurableStore):
 
         super().__init__(location.name, opened)
 
-    def require_own(self) -> None:
-        """Require the session with the lock, if there are standbys, which take the store as soon as that is gone."""
-        if self._has_standby and not self._opened.is_sure:
-            reason = "the database of its store does not answer, and another exchange may have its store"
-            raise PeerGoneError(who="the exchange", reason=reason)
+    @property
+    def is_own(self) -> bool:
+        """See ``Store``; standbys, if there are some, take it as soon as the session with the lock is gone."""
+        return not self._has_standby or self._opened.is_sure
 
     async def until_lost(self) -> StoreError:
         """Wait until this exchange may write the store no more; why."""

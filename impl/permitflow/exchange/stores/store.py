@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from permitflow.errors import InvalidParametersError, StoreError
+from permitflow.errors import InvalidParametersError, PeerGoneError, StoreError
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
@@ -427,12 +427,20 @@ class Store:
         never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         return await never
 
+    @property
+    def is_own(self) -> bool:
+        """Is it sure that no other exchange has taken the store meanwhile?  Most are never shared."""
+        return True
+
     def require_own(self) -> None:
-        """Require that no other exchange can have taken the store meanwhile; most are never shared.
+        """Require ``is_own``.
 
         Raises:
             PeerGoneError: another one may have it; clients look for that one.
         """
+        if not self.is_own:
+            reason = "the database of its store does not answer, and another exchange may have its store"
+            raise PeerGoneError(who="the exchange", reason=reason)
 
     def close(self) -> None:
         """Release the store's resources; the exchange calls no method afterwards.  Closing twice is harmless."""
