@@ -11,7 +11,7 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import EndOutcome, control, get, put
 from permitflow.errors import PeerGoneError
-from permitflow.exchange import Exchange, Retention, SqliteStore, drain
+from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore, drain
 from permitflow.exchange.draining import Remainder, remainder
 from tests.support.kept_rows import has_rows
 from tests.support.served import served
@@ -80,6 +80,14 @@ async def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(listen:
                 await orders.acknowledge({KEPT: 4})
             await draining
         assert remainder(exchange) == Remainder({}, {})
+
+
+async def test_a_channel_that_breaks_by_a_stop_names_the_exchange(listen: str) -> None:
+    exchange = Exchange()
+    channel = exchange.add_channel(ONCE)
+    async with ExchangeServer(exchange, listen) as server, put(server.address, ONCE, CHUNK.schema):
+        await server.stop()
+    assert "the exchange is gone: it is being stopped" in channel.statistics().reason
 
 
 async def test_rows_left_in_memory_are_counted(listen: str) -> None:

@@ -30,6 +30,7 @@ from permitflow.wire.coalescing import collected_rows
 
 # Chunks per step: enough to make each one cheap, few enough to let other tasks run.
 _AT_ONCE = 4096
+_WHO = "the exchange"
 
 
 class Bridge:
@@ -141,7 +142,7 @@ async def carrying(
 
 async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.Event) -> None:
     await stopping.wait()
-    error = PeerGoneError(who="the exchange", reason="it is being stopped")
+    error = PeerGoneError(who=_WHO, reason="it is being stopped")
     if not end.break_off(error):
         raise error
 
@@ -176,6 +177,6 @@ def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
         error = end.failure
     if isinstance(error, ResumeTimeoutError):
         return f"{error.reason}; it did not come back within {error.seconds:g} s"
-    if isinstance(error, PeerGoneError):
+    if isinstance(error, PeerGoneError) and error.who != _WHO:  # "it" is the peer
         return str(error.reason)
     return str(error) or type(error).__name__
