@@ -115,5 +115,8 @@ def _judged(security: Security) -> Validity | str:
     except ssl.SSLError as error:
         return getattr(error, "verify_message", None) or error.reason or str(error)
     found = client.getpeercert() or {}
-    begins_at, ends_at = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
-    return Validity(begins_at, ends_at)
+    dates = [str(found.get(name)) for name in ("notBefore", "notAfter")]
+    try:
+        return Validity(*map(ssl.cert_time_to_seconds, dates))
+    except ValueError:  # OpenSSL, which does not check them here, tells whatever is there
+        return f"its dates cannot be read: {dates[0]!r} and {dates[1]!r}"

@@ -1,5 +1,7 @@
 """An exchange says when clients refuse its certificate: they only hang up."""
 
+import re
+from base64 import b64decode, encodebytes
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -71,6 +73,18 @@ def test_a_certificate_of_short_life_is_told_in_its_last_fifth(
     certificates.write(tmp_path / "server.pem", *LOCAL, life=(PAST[0], PAST[0] + timedelta(days=1)))
     assert watched.says(2020, 1, 1, 19) == []
     assert len(watched.says(2020, 1, 1, 20)) == 1
+
+
+def test_a_date_that_nobody_can_read_is_told(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = certificates.write(tmp_path / "server.pem", *LOCAL, life=PAST)
+    before, begin, after = re.split("(-----BEGIN CERTIFICATE-----\n)", file.read_text())
+    lines, end = after.split("-----END")
+    damaged = b64decode(lines).replace(b"210101000000Z", b"21010100000aZ")
+    file.write_text(f"{before}{begin}{encodebytes(damaged).decode()}-----END{end}")
+    CertificateWatch(Security(certificate=file)).look()
+    assert "its dates cannot be read" in caplog.text
 
 
 async def test_a_certificate_at_two_addresses_is_told_once(
