@@ -459,7 +459,7 @@ def _unknown_name(line: bytes, schema: pa.Schema | None) -> str:
     """Which field it is, as Arrow does not say; nothing of several lines, or of a field within another one."""
     try:
         return next((f" {name!r}" for name in json.loads(line) if schema and name not in schema.names), "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
 
 

@@ -125,8 +125,9 @@ def test_what_is_no_such_file_is_told_with_its_place(row_format: RowFormat, cont
         (RowFormat.CSV, b"n\n" + b"1\n" * 600_000 + b"x\n", 524_287, "Row #600002: CSV conversion error to int64"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n": 2}\n{"n": "x"}\n', 2, "in, line 3: Column(/n) changed from number"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"m": 2}\n', 1, "in, line 2: unexpected field 'm'"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"m": ' + 9_000 * b"[" + 9_000 * b"]" + b"}\n", 1, "unexpected field"),
     ],
-    ids=["csv", "another type", "another name"],
+    ids=["csv", "another type", "another name", "deep"],
 )
 def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes, rows: int, words: str) -> None:
     found = open_rows(io.BytesIO(content), "in", row_format, parsed_schema("n:int64"))
