@@ -5,10 +5,10 @@ The health service is the standard one of gRPC (grpc.health.v1), so that orchest
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2
 
@@ -17,8 +17,8 @@ from permitflow.client.health import LIVENESS, READINESS
 from permitflow.errors import PeerGoneError, UndecodableDataError
 
 HEALTH: Final = health.SERVICE_NAME
+_RESPONSE: Final = health_pb2.HealthCheckResponse
 _LOOK_SECONDS: Final = 1.0
-"""Nothing tells when a store may have another owner."""
 Answer: TypeAlias = Callable[[bytes, Any], Awaitable[None]]
 """Of a method of the service: takes a request and gRPC's context, into which it writes bytes."""
 
@@ -62,6 +62,14 @@ class Readiness:
         self._is_whole = is_whole
         self._changed.note()
 
+    async def follow(self) -> None:
+        """Look each second whether a store may have another owner, which nothing tells, until cancelled."""
+        while True:
+            is_own = self._is_own()
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._is_own() is not is_own:
+                self._changed.note()
+
     async def until_changed(self, is_ready: bool) -> None:
         """Wait until ``is_ready`` is no longer this."""
         await self._changed.until(lambda: self.is_ready is not is_ready)
@@ -81,17 +89,15 @@ class Readiness:
 
 
 class HealthService:
-    """The health service of a server: its exchange's readiness, and its liveness."""
+    """What a server answers about its exchange's readiness, and its liveness.
+
+    The library's own servicer tells a watcher nothing more once another one has left, or while another one does not
+    read.
+    """
 
     def __init__(self, readiness: Readiness) -> None:
-        """Use ``begin`` to give it its first words."""
+        """It answers from now on."""
         self._readiness = readiness
-        self._servicer = health.aio.HealthServicer()
-
-    async def begin(self) -> None:
-        """Say that the exchange lives, and whether it is ready."""
-        await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        await self._say(self._readiness.is_ready)
 
     @property
     def methods(self) -> Mapping[str, Answer]:
@@ -99,35 +105,25 @@ class HealthService:
         return {"Check": self._check, "Watch": self._watch}
 
     async def _check(self, request: bytes, context: Any) -> None:
-        response = await self._servicer.Check(_decoded(request), context)
-        await context.write(response.SerializeToString())
+        status = _status(_decoded(request).service, self._readiness.is_ready)
+        if status == _RESPONSE.SERVICE_UNKNOWN:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        await context.write(_RESPONSE(status=status).SerializeToString())
 
     async def _watch(self, request: bytes, context: Any) -> None:
-        await self._servicer.Watch(_decoded(request), _Serialising(context))
-
-    async def follow(self) -> None:
-        """Publish each change within a second, and most at once, until cancelled."""
+        service, told = _decoded(request).service, None
         while True:
-            await self._say(is_ready := self._readiness.is_ready)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._readiness.until_changed(is_ready)
-
-    async def _say(self, is_ready: bool) -> None:
-        response = health_pb2.HealthCheckResponse
-        status = response.SERVING if is_ready else response.NOT_SERVING
-        for service in READINESS:
-            await self._servicer.set(service, status)
+            is_ready = self._readiness.is_ready
+            if (status := _status(service, is_ready)) != told:
+                told = status
+                await context.write(_RESPONSE(status=status).SerializeToString())
+            await self._readiness.until_changed(is_ready)
 
 
-class _Serialising:
-    """A context that takes responses."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    async def write(self, response: health_pb2.HealthCheckResponse) -> None:
-        await self._context.write(response.SerializeToString())
+def _status(service: str, is_ready: bool) -> Any:
+    if service == LIVENESS or (is_ready and service in READINESS):
+        return _RESPONSE.SERVING
+    return _RESPONSE.NOT_SERVING if service in READINESS else _RESPONSE.SERVICE_UNKNOWN
 
 
 def _decoded(request: bytes) -> health_pb2.HealthCheckRequest:

@@ -93,7 +93,6 @@ class _GrpcListener:
         server = grpc.aio.server(
             options=server_options(self._terms.handshake_seconds, self._terms.silence_seconds, most)
         )
-        await self._health.begin()
         if self._terms.reflection:
             require_extra("reflection", "grpc_reflection")
             from grpc_reflection.v1alpha import reflection
@@ -129,7 +128,7 @@ class _GrpcListener:
         )
         await server.start()
         self._watching = lasting_task(peers.follow(), name="connections of gRPC")
-        self._following = lasting_task(self._health.follow(), name="health of the exchange")
+        self._following = lasting_task(self._reception.exchange.readiness.follow(), name="health of the exchange")
         self._server = server
         self._address = f"{self._terms.address.rpartition(':')[0]}:{port}"
 

@@ -135,6 +135,21 @@ async def test_a_watcher_hears_of_each_change() -> None:
     assert heard == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
 
 
+async def test_a_watcher_hears_of_changes_after_another_one_has_left() -> None:
+    async with (
+        served() as (exchange, address),
+        grpc.aio.insecure_channel(address) as channel,
+        asyncio.timeout(GUARD_SECONDS),
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        leaving, staying = (health.Watch(health_pb2.HealthCheckRequest()) for _ in range(2))
+        await asyncio.gather(leaving.read(), staying.read())
+        leaving.cancel()
+        await health.Check(health_pb2.HealthCheckRequest())  # it comes behind that
+        exchange.readiness.enter(Phase.DRAINING)
+        assert (await staying.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
 @pytest.mark.parametrize("probe", [False, True], ids=["kept rows", "a probe"])
 async def test_the_agreement_comes_alone_in_its_message(probe: bool) -> None:
     """What follows counts by its numbers, or takes another path."""
