@@ -127,7 +127,8 @@ def check(
       permitflow check --row-permits 2048 --permit-batch 256 --chunk-rows 1024,2048  if only these sizes occur
 
     With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
-    of them. An unknown section, key or kind is answered with the known ones.
+    of them. An unknown section, key or kind is answered with the known ones. A plot of a sweep shows max_chunk_cost
+    over permit_batch, row_permits or both.
 
     \b
       [upstream]               # the sender
