@@ -53,7 +53,7 @@ async def explained(
     try:
         traffic = await _asked(address, channel, security)
     except PeerGoneError as error:
-        if not error.who.startswith("the exchange at "):  # it answers, and tells which of its processes does not
+        if not str(error.who).startswith("the exchange at "):  # it answers, and tells which of its processes does not
             return False, str(error)
         return (
             False,

@@ -2,11 +2,14 @@
 
 import socket
 from dataclasses import replace
+from typing import Any, NoReturn
 
 import pytest
 
 from permitflow.client.diagnosis import Explain, explained, why_no_permits, why_no_room, why_no_rows, why_no_schema
+from permitflow.errors import PeerGoneError, PermitflowError, UnknownChannelError
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
+from tests.support.served import served
 
 QUIET = ChannelTraffic(
     channel="orders/0",
@@ -69,3 +72,18 @@ async def test_an_exchange_that_does_not_answer_is_the_cause_itself(monkeypatch:
         is_alive, cause = await explained(address, "orders/0", why_no_rows, "something else")
     assert not is_alive
     assert "it answers no questions either" in cause
+
+
+async def test_an_exchange_whose_error_has_a_strange_fact_is_believed() -> None:
+    class Strange:
+        known = ()
+
+        def missing(self, channel: str) -> PermitflowError:
+            return UnknownChannelError(channel=channel, known=())
+
+        async def carry_out(self, request: object, access: object) -> NoReturn:
+            who: Any = 7
+            raise PeerGoneError(who=who, reason="it slept")
+
+    async with served(elsewhere=Strange()) as (_, address):
+        assert await explained(address, "orders/0", None, "something else") == (False, "7 is gone: it slept")
