@@ -209,7 +209,9 @@ def _require_distinct(names: Sequence[str], context: TaskContext) -> None:
     Raises:
         InvalidParametersError: there are some, and readers in Spark could not take them.
     """
-    if len({name.lower() for name in names}) == len(names) or context.getLocalProperty(_CASE_PROPERTY) == "true":
+    if len({name.lower() for name in names}) == len(names):
+        return
+    if (context.getLocalProperty(_CASE_PROPERTY) or "").lower() == "true":
         return
     rule = (
         "must have names that differ by more than case: rename the others, or set spark.sql.caseSensitive=true, also "
@@ -529,10 +531,11 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         Spark would show the one of a task in hundreds of lines.
         """
         exchange = self._options.exchange
-        patience = Patience(min(exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS), exchange.channels)
+        timeout_seconds = min(exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
+        patience = Patience(timeout_seconds, exchange.channels)
         left = exchange.channels
         try:
-            while failures := self._not_told(left, round(patience.remaining_seconds, 1)):
+            while failures := self._not_told(left, lambda: max(timeout_seconds / 10, patience.remaining_seconds)):
                 left = tuple(failures)
                 error = next(filter(is_away, failures.values()), failures[left[0]])
                 if not self._is_kept:
@@ -542,12 +545,16 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             what = "readers may wait for a job that has failed, until their time-out, or take its rows for all of them"
             _log.warning("%s: %s", what, error)
 
-    def _not_told(self, channels: Sequence[str], timeout_seconds: float) -> dict[str, PermitflowError]:
-        """Say in channels that the job has failed; return those in which that failed, and why."""
+    def _not_told(self, channels: Sequence[str], seconds_left: Callable[[], float]) -> dict[str, PermitflowError]:
+        """Say in channels that the job has failed; return those in which that failed, and why.
+
+        ``seconds_left`` is asked for each channel: a silent exchange may have taken the time of those before it.
+        """
 
         def tell(channel: str) -> PermitflowError | None:
+            seconds = round(seconds_left(), 2)
             try:
-                with self.open_for_a_word(channel, timeout_seconds=timeout_seconds, failed_job=self._job) as sink:
+                with self.open_for_a_word(channel, timeout_seconds=seconds, failed_job=self._job) as sink:
                     sink.abort("the Spark job that was writing into it has failed")
             except PermitflowError as error:
                 # The failed task may have aborted the channel already, or the channel had ended or been read before

@@ -16,7 +16,7 @@ from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from threading import Barrier
-from time import sleep
+from time import monotonic, sleep
 from traceback import format_exception_only
 
 import pyarrow as pa
@@ -428,7 +428,7 @@ def test_columns_that_differ_only_by_case_need_a_session_that_cares(
         return source.schema(frame.schema).load().collect()
 
     def caring(spark: SparkSession) -> list[Row]:
-        spark.conf.set("spark.sql.caseSensitive", "true")
+        spark.conf.set("spark.sql.caseSensitive", "TRUE")
         try:
             return job(spark)
         finally:
@@ -478,6 +478,18 @@ def test_an_abort_waits_for_a_silent_exchange_a_moment(
         ExchangeWriter(away, ONE_COLUMN).abort([None])
     (record,) = caplog.records
     assert re.search(r"0\.5 s", record.message)
+
+
+def test_an_abort_of_many_channels_waits_once_for_silence(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen are told at a time: each of the six lots waited as long again."""
+    monkeypatch.setattr("permitflow.spark.sink.ABORT_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("permitflow.client.diagnosis._LONGEST_ANSWER_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        away = WriteOptions.parse({**options, "address": address, "channels": "96"})
+        began = monotonic()
+        ExchangeWriter(away, ONE_COLUMN).abort([None])
+    assert monotonic() - began < 5
 
 
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
