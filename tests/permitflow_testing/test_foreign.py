@@ -146,6 +146,19 @@ def test_an_end_that_does_not_finish_is_named(
     assert not report.conforms
 
 
+def test_a_receiver_may_return_what_it_drops_before_it_cancels(on_node: str, repository: Path, tmp_path: Path) -> None:
+    for path in (repository / "interop/node").glob("*.js"):
+        shutil.copy(path, tmp_path)
+    text = (wire := tmp_path / "wire.js").read_text()
+    cancel = next(line for line in text.splitlines() if "'stops-silently'" in line)
+    drop = "    while (this.inbox.length) this.consume();"
+    assert f"{cancel}\n{drop}" in text
+    wire.write_text(text.replace(f"{cancel}\n{drop}", f"{drop}\n    this.returnDue();\n{cancel}"))
+    with driven(f"node {tmp_path / 'driver.js'}") as driver:
+        report = judge_command(driver, end="receiver", only=["stop-ends-sends"])
+    assert report.conforms, str(report)
+
+
 def test_a_chunk_that_comes_without_an_answer_is_told(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERMITFLOW_FAULT", "forgets-answers")
     with driven(on_node) as driver:

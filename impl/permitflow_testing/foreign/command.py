@@ -455,6 +455,8 @@ class DrivenReceiver(CommandAdapter):
         if key not in end.left:
             self.recording.withdrawn(name)
             raise Aborted
+        if self.peer.is_stopped:  # permits came before Cancel, as they may, and the receiver drops it
+            raise Aborted
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk."""

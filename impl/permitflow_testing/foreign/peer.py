@@ -469,7 +469,7 @@ class SendingPeer(Peer):
         super().__init__(agreed, **options)
         self.end = end
         self._ending = self._has_ended = self.is_aborted = False
-        self._is_stopped = self.is_cancelled = False
+        self.is_stopped = self.is_cancelled = False
         self.outcome: EndOutcome | None = None
 
     def _wishes(self) -> Put:
@@ -493,12 +493,12 @@ class SendingPeer(Peer):
                     due = f"{self._collected_bytes} are to come back of chunks that were consumed"
                     raise WireFault(f"a return of {frame.size_bytes} bytes, while {due}")
                 self._collected_bytes -= frame.size_bytes
-            case Cancel() if self._is_stopped and not self.is_cancelled and self.outcome is None:
+            case Cancel() if self.is_stopped and not self.is_cancelled and self.outcome is None:
                 self.is_cancelled = self._ending = True
                 self.end.withdraw_all()
             case Ended() if self._has_ended and self.outcome is None:
                 self.outcome = frame.outcome
-                if self._is_stopped:
+                if self.is_stopped:
                     self._check_cancelled()
             case _:
                 raise UnexpectedFrameError(
@@ -515,7 +515,7 @@ class SendingPeer(Peer):
 
     def stop(self) -> None:
         """The driver's application needs no more: Cancel comes, and whatever was sent counts as consumed."""
-        self._is_stopped = True
+        self.is_stopped = True
         self._discard()
 
     def _discard(self) -> None:
@@ -565,7 +565,7 @@ class SendingPeer(Peer):
                 continue
             frames += [_marker(one) for one in together]
             self._unconsumed += [None] * len(together)
-        if self._is_stopped:
+        if self.is_stopped:
             self._discard()
         if self._ending and not self._has_ended and not self.end.has_waiting:
             self._has_ended = True
