@@ -310,13 +310,33 @@ def lend_to_the_first(state: State, _parameters: Parameters, name: int) -> State
     return state._replace(channels=channels.put(0, channels.get(0)._replace(borrowed=channels.get(name).borrowed)))
 
 
-@pytest.mark.parametrize("perform", [borrow_by_the_second, lend_to_the_first])
+def borrow_more_by_some(state: State, _parameters: Parameters, name: int) -> State:
+    return state._replace(pool=state.pool - (2 if name in {1, 2} else 1))
+
+
+def borrow_by_number(state: State, _parameters: Parameters, name: int) -> State:
+    return state._replace(pool=state.pool - name)
+
+
+@pytest.mark.parametrize("perform", [borrow_by_the_second, lend_to_the_first, borrow_more_by_some, borrow_by_number])
 def test_a_step_that_tells_members_apart_by_name_is_refused(perform: Callable[..., State]) -> None:
     """The member that acts is any: what it does as the first, or the second, would be proved of all."""
     actions = tuple(replace(each, perform=perform) if each.name == "Borrow" else each for each in SYSTEM.actions)
     wrong = subject(replace(SYSTEM, actions=actions))
     with pytest.raises(TypeError, match=r"a step (compares the name|names the member 0, but another)"):
         decide(lambda: wrong.any_step("Borrow")[1].epoch >= 0)
+
+
+def lower_by_each(state: State, _parameters: Parameters) -> State:
+    return state._replace(pool=state.pool - sum(1 for _ in state.channels.names()))
+
+
+def test_a_step_that_lists_the_members_is_refused() -> None:
+    """It would be a step of those in focus, and lower the pool by one however many there are."""
+    actions = tuple(replace(each, perform=lower_by_each) if each.name == "Align" else each for each in SYSTEM.actions)
+    wrong = subject(replace(SYSTEM, actions=actions))
+    with pytest.raises(TypeError, match="a step lists the members"):
+        decide(lambda: wrong.any_step("Align")[1].pool >= 0)
 
 
 def _after(clause: Clause[State, Parameters], _before: State, after: State, parameters: Parameters) -> bool:

@@ -405,6 +405,13 @@ def test_a_frame_of_some_calls_alone_is_noticed(proofs: Any, only: Frame[Any, An
     assert decide(cover.claim).outcome == "refuted"
 
 
+def test_a_frame_of_one_number_that_stands_for_no_other_is_refused() -> None:
+    only: Frame[Any, Any] = Frame("Borrow", {"pool": -1}, arguments=(0,))
+    frames = [frame for frame in input_gate_proofs.FRAMES if frame.action != "Borrow"]
+    with pytest.raises(ValueError, match=r"Borrow\(0\): give the subject the names of any members"):
+        frame_obligations(input_gate_proofs.ANY, [*frames, only])
+
+
 def test_a_frame_of_a_part_that_is_none_is_refused() -> None:
     misspelt: Frame[demand.State, demand.Parameters] = Frame("Send", {"waiting": -1, "wires": +1})
     with pytest.raises(ValueError, match="Send: the state has no part 'wires'"):

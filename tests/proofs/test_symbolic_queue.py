@@ -142,6 +142,12 @@ def test_a_sum_of_which_no_law_tells_is_refused() -> None:
         decide(lambda: any_numbers().sum_of(itself, newer, -1) >= -1)
 
 
+def test_a_sum_that_does_not_begin_with_nothing_is_refused() -> None:
+    """A queue adds up both of its ends, each from there: it would count twice."""
+    with pytest.raises(TypeError, match="sums by add add up, from 5 on"):
+        decide(lambda: total(any_numbers()) == any_numbers().sum_of(itself, add, 5))
+
+
 def test_sums_of_one_measure_are_apart_if_they_add_up_otherwise() -> None:
     def claim() -> bool:
         numbers = any_numbers()

@@ -1,7 +1,7 @@
 """The symbolic sequence stands for every real queue, and nothing of it is forgotten."""
 
 from collections.abc import Callable
-from operator import add
+from operator import add, sub
 from typing import NamedTuple, cast
 
 import pytest
@@ -131,6 +131,12 @@ def test_each_measure_of_one_name_has_its_own_sum() -> None:
     assert proved(lambda: are_equal(light, add))
     refuted(lambda: are_equal(heavy, add))
     refuted(lambda: are_equal(light, larger))
+
+
+def test_a_sum_that_does_not_add_up_is_refused() -> None:
+    """Else a first item would count as often before many items as before one."""
+    with pytest.raises(TypeError, match="a queue of Item: no law tells that sums by sub add up, from 0 on"):
+        decide(lambda: any_sequence().sum_of(weight, sub, 0) <= 0)
 
 
 def test_items_of_one_name_between_numbers_are_of_their_own_kind() -> None:

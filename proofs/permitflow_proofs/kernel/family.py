@@ -22,7 +22,7 @@ A proof with it holds for any member as the one in focus, and for any number of 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from permitflow_model.kernel.family import Family
 from permitflow_proofs.kernel.paths import Notes, current_explorer
@@ -203,15 +203,17 @@ class _Acting(Opaque):
 
     __slots__ = ()
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # a default of a dataclass has one
-
-    def __eq__(self, other: object) -> Any:
-        """Refused.
+    def _refuse(self, *_others: object) -> NoReturn:
+        """Refused, also to a set or a dictionary, which compare by hash first.
 
         Raises:
             TypeError: always.
         """
-        raise TypeError(f"a step compares {self!r} with {other!r}, but it is any; it may only look that member up")
+        raise TypeError(f"a step compares {self!r}, or counts with it, but it is any; it may only look that member up")
+
+    __hash__ = _refuse  # type: ignore[assignment]  # see Opaque
+    __eq__ = __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = _refuse
 
     def __repr__(self) -> str:
         return "the name of the member that acts"
@@ -254,7 +256,14 @@ class SymbolicFamily(Opaque, Generic[M]):
         return Unseen(self._others, self._changes)
 
     def names(self) -> range:
-        """The members in focus, which stand for any member."""
+        """The members in focus, which stand for any member.
+
+        Raises:
+            TypeError: a step lists them, but there are others, too.
+        """
+        if current_explorer().is_acting:
+            instead = "ask every, sum_of or size, or change all by map"
+            raise TypeError(f"a step lists the members, but their number is any; {instead}")
         return range(len(self._focus))
 
     def get(self, name: int) -> M:
@@ -324,7 +333,7 @@ class SymbolicFamily(Opaque, Generic[M]):
             return 0
         if current_explorer().is_one_acting:
             raise TypeError(f"a step names the member {name}, but another one acts, which may be the same")
-        if name not in self.names():
+        if name not in range(len(self._focus)):
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
         return name
 

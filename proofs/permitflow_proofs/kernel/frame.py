@@ -95,10 +95,12 @@ def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> 
     that of several frames leaves out the last one.
 
     Raises:
-        ValueError: an action of the system has no frame.
+        ValueError: an action of the system has no frame, or a frame gives numbers that stand for themselves alone.
     """
     if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
+    if numbered := [frame.call for frame in frames if frame.arguments and not subject.names]:
+        raise ValueError(f"{numbered[0]}: give the subject the names of any members, for which these numbers stand")
     guards = (guard_obligation(subject, frame) for frame in frames if frame.when is not None)
     of_action = {frame.action: [one for one in frames if one.action == frame.action] for frame in frames}
     covers = (_cover(subject, action, its) for action, its in of_action.items() if _are_of_some_calls(subject, its))

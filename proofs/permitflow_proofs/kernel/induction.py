@@ -46,7 +46,7 @@ class Subject(Generic[S, P]):
     """The name of the member that acts: the first in focus, or a symbol for any one."""
 
     names: tuple[int, ...] = ()
-    """What the numbers stand for with which a frame performs an action; empty: for themselves."""
+    """What the numbers stand for with which a frame performs an action; empty: no frame gives any."""
 
     def protocol_actions(self) -> tuple[str, ...]:
         """The actions of the protocol, without the application's."""

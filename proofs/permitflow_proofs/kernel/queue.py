@@ -41,6 +41,18 @@ Or several such numbers together, which take fewer cases than the least of them.
 ADDING = (add, larger)
 """What adds up numbers, whatever they are; any other sum is one of which a law tells."""
 
+
+def require_that_numbers_add_up(name: str, plus: Callable[[V, V], V], nothing: V) -> None:
+    """Refuse a sum of which nobody has proved that it does not matter which items are added first.
+
+    Raises:
+        TypeError: it adds otherwise than ``ADDING``, or adds more than nothing to no items.
+    """
+    if plus not in ADDING or nothing != 0:
+        what = f"sums by {plus.__name__} add up, from {nothing!r} on"
+        raise TypeError(f"{name}: no law tells that {what}; add by operator.add or larger, from 0 on")
+
+
 DeadEnds = Mapping[Callable[..., Any], Any]
 """For functions to fold with: a value from which no item leads to another one."""
 
@@ -105,8 +117,8 @@ class _Unknown(Generic[T]):
         self.items = size
         self._any_item = any_item
         self._laws = laws
-        self._lawful: set[tuple[object, object]] = set()
-        """The measures of which laws tell, each with its way to add up."""
+        self._lawful: dict[tuple[object, object], Any] = {}
+        """What is nothing, for each measure of which laws tell, with its way to add up."""
         self._is_obeying = False
         self._dead_ends = dead_ends
         self._sums: Notes[tuple[object, ...], tuple[_Context, Any]] = Notes()
@@ -131,11 +143,9 @@ class _Unknown(Generic[T]):
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         key = (measure, plus, *map(id, context))
         if self._is_obeying:
-            self._lawful.add((measure, plus))
-        elif plus not in ADDING and (measure, plus) not in self._lawful:
-            raise TypeError(
-                f"{self.name}: no law tells that sums by {plus.__name__} add up; add by operator.add or larger"
-            )
+            self._lawful[measure, plus] = nothing
+        elif not self._is_lawful(measure, plus, nothing):
+            require_that_numbers_add_up(self.name, plus, nothing)
         if key not in self._sums:
             value = any_like(nothing, f"{self.name}.{measure.__name__}")
             self._sums[key] = (context, value)
@@ -145,6 +155,12 @@ class _Unknown(Generic[T]):
                 total = whole.sum_of(measure, plus, nothing, *context)
                 limit(merged(lambda: _is_parted(total, end, measure(taken, *context), value, plus, nothing)))
         return cast(V, self._sums[key][1])
+
+    def _is_lawful(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V) -> bool:
+        if (measure, plus) not in self._lawful:
+            return False
+        known = self._lawful[measure, plus]
+        return known is nothing or bool(known == nothing)
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         for fold in self._folds.values():

@@ -13,6 +13,7 @@ import z3
 
 from permitflow_model.kernel.queue import EmptyQueueError, Fifo
 from permitflow_proofs.kernel.paths import Notes, current_explorer
+from permitflow_proofs.kernel.queue import require_that_numbers_add_up
 from permitflow_proofs.kernel.symbols import (
     Integer,
     Shape,
@@ -188,8 +189,12 @@ class SymbolicSequence(Shape, Generic[N]):
     def sum_of(self, measure: Callable[[N], int], plus: Callable[[int, int], int], nothing: int) -> int:
         """The measures of all items together.
 
-        Equal unknown items have the same sum, which obeys the laws.
+        Equal unknown items have the same sum.
+
+        Raises:
+            TypeError: it is a sum that does not add up, whatever the numbers.
         """
+        require_that_numbers_add_up(f"a queue of {type(self._pattern).__name__}", plus, nothing)
         return reduce(plus, (self._sum_of_part(part, measure, plus) for part in self._parts), nothing)
 
     def _sum_of_part(self, part: "_UnknownItems | N", measure: Callable[[N], int], plus: _Plus) -> int:
