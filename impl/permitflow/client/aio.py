@@ -24,7 +24,7 @@ from permitflow.carriers.security import Security
 from permitflow.client.aio_control import require_single_places
 from permitflow.client.finding import Timing, resume_seconds_of, wherever
 from permitflow.client.remote_receiver import RemoteReceiver
-from permitflow.client.remote_sender import RemoteSender
+from permitflow.client.remote_sender import RemoteSender, left_by
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError
 from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import require_byte_window
@@ -273,7 +273,7 @@ async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
     try:
         yield
     except BaseException as error:
-        sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        sender.abort(left_by(error))
         raise
     sender.leave()
 

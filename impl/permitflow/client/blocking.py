@@ -44,7 +44,7 @@ from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.client.options import GetOptions, PutOptions
-from permitflow.client.remote_sender import LEFT_ADVICE, LEFT_WITHOUT_END
+from permitflow.client.remote_sender import LEFT_ADVICE, LEFT_WITHOUT_END, left_by
 from permitflow.client.survey import Survey
 from permitflow.errors import (
     ChannelClosedError,
@@ -452,7 +452,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if is_left:
             _log.warning(LEFT_ADVICE, self.name)
         if not self._can_resume and (error is not None or is_left):
-            self.abort(LEFT_WITHOUT_END if error is None else f"{type(error).__name__}: {error}")
+            self.abort(LEFT_WITHOUT_END if error is None else left_by(error))
         self.close()
 
 

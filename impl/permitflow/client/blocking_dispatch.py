@@ -12,6 +12,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio_control import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
+from permitflow.client.remote_sender import left_by
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import DispatchError, PeerTimeoutError, PermitflowError
@@ -142,7 +143,7 @@ class BlockingDispatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Abort after an exception; then leave each channel."""
         if error is not None:
-            self.abort(f"{type(error).__name__}: {error}")
+            self.abort(left_by(error))
         for sink in self.sinks:
             sink.__exit__(None, None, None)
 

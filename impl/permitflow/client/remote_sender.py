@@ -31,12 +31,18 @@ from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, each
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
-__all__ = ["LEFT_ADVICE", "LEFT_WITHOUT_END", "RemoteSender"]
+__all__ = ["LEFT_ADVICE", "LEFT_WITHOUT_END", "RemoteSender", "left_by"]
 
 _log = logging.getLogger(__name__)
 
 LEFT_WITHOUT_END = "its producer left without ending it"
 LEFT_ADVICE = "channel %r: its producer left without end(), so rows that it sent may be missing; call end() last"
+
+
+def left_by(error: BaseException) -> str:
+    """Why a producer has given up whose block was left by an error, which may have no text."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
 _MOST_EXPECTED = 1_000

@@ -5,9 +5,9 @@ import signal
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from time import monotonic, sleep
 
 import psutil
@@ -284,6 +284,19 @@ def test_a_block_that_forgets_the_end_breaks_the_channel_and_says_so(
         sink.send(numbers(0, 10))
     assert f"{channel!r}: its producer left without end()" in caplog.text
     with pytest.raises(ChannelAbortedError, match="left without ending it"), source_of(exchange, channel) as source:
+        list(source)
+
+
+def test_a_generator_that_is_given_up_is_told_by_its_name(exchange: ServedExchange) -> None:
+    def produce(channel: str) -> Generator[None]:
+        with sink_of(exchange, channel) as sink:
+            sink.send(numbers(0, 10))
+            yield
+
+    channel = exchange.channel()
+    with closing(produce(channel)) as producing:
+        next(producing)
+    with pytest.raises(ChannelAbortedError, match=r"gave up: GeneratorExit$"), source_of(exchange, channel) as source:
         list(source)
 
 
