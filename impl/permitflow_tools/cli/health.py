@@ -24,9 +24,9 @@ def health(
 ) -> None:
     """Ask an exchange whether it is ready to take streams.
 
-    It is not while it loads its store, nor once it was asked to stop. This is the standard health protocol of gRPC
-    (grpc.health.v1), so that other tools can ask as well: service "" or the exchange's own for readiness, "liveness"
-    for --live.
+    It is not while it loads its store, while another exchange may have that, while one of its processes hangs or is
+    lost, nor once it was asked to stop. This is the standard health protocol of gRPC (grpc.health.v1), so that other
+    tools can ask as well: service "" or the exchange's own for readiness, "liveness" for --live.
 
     \b
       permitflow health --address 127.0.0.1:50051
@@ -51,5 +51,6 @@ def health(
     if as_json:
         print_json({"address": exchange.address, "ready": is_ready, "reason": reason})
     else:
-        typer.echo("ready" if is_ready else f"not ready: {reason or 'it takes no streams now'}", err=not is_ready)
+        why = reason or "it takes no streams now, or not those of all channels"
+        typer.echo("ready" if is_ready else f"not ready: {why}", err=not is_ready)
     stop(holds=is_ready)
