@@ -32,8 +32,11 @@ def false_condition(error: Disabled) -> tuple[ast.expr, FrameType] | None:
     place = frames[-2]
     code = place.tb_frame.f_code
     line, _, column, _ = next(islice(code.co_positions(), place.tb_lasti // 2, None))
-    condition = _conditions(code.co_filename).get((line, column))
-    return None if condition is None else (condition, place.tb_frame)
+    # Python may be told to keep no columns (PYTHONNODEBUGRANGES): then the first of the line is taken.
+    for (its_line, its_column), condition in _conditions(code.co_filename).items():
+        if its_line == line and column in (its_column, None):
+            return condition, place.tb_frame
+    return None
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
