@@ -301,6 +301,13 @@ def headings(document: Path, target: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
 
+def test_every_decision_stands_in_the_index() -> None:
+    pages = [page for page in sorted((REPOSITORY / "docs/decisions").glob("*.md")) if page.name != "README.md"]
+    decisions = {heading for page in pages for heading in headings(page, "") if re.match(r"\d+-", heading)}
+    index = (REPOSITORY / "docs/decisions/README.md").read_text(encoding="utf-8")
+    assert decisions == {anchor for _, anchor in ANCHOR.findall(index)}
+
+
 def test_every_target_of_make_that_a_document_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     named = {

@@ -1,4 +1,7 @@
-"""Options that several commands take, and parsers of values: a complaint names the option, the value and the rule."""
+"""Options that several commands take, and parsers of values: a complaint names the option, the value and the rule.
+
+The parsers are those that read the same values from files: click's own types would say the same rule in other words.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
