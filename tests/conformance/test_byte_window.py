@@ -10,7 +10,7 @@ from itertools import accumulate, product, takewhile
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
@@ -126,6 +126,7 @@ def test_a_channel_takes_every_step_of_the_model_and_no_other(name: str) -> None
     assert min(done.states, done.edges, done.refusals) > 300
 
 
+@example(outstanding=4, sizes=[2, 2, 2, 2], window=(10, 1))
 @given(
     outstanding=st.integers(0, 12),
     sizes=st.lists(st.integers(0, 12), max_size=6),

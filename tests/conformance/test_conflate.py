@@ -1,7 +1,12 @@
-"""The model leads a conflating stage through its state graph: it gives the same sums, at the same moments."""
+"""The model leads a conflating stage through its state graph: it gives the same sums, at the same moments.
+
+So does a stage with a bound, to a consumer that asks until nothing is left.
+"""
 
 import pickle
+from collections import deque
 from collections.abc import Callable
+from functools import reduce
 
 import pytest
 
@@ -13,25 +18,42 @@ from permitflow_testing import ActionRefused, Divergence
 from permitflow_testing.moves import walk
 
 PARAMETERS = Parameters(elements=4, largest=2)
+ROOM_FOR_ALL = PARAMETERS.elements * PARAMETERS.largest
 
 
 class Producer(Stage[int, int]):
-    """Pushes what it is told to push."""
-
-    def on_pull(self, outlet: Connection[int]) -> None:
-        """The stage asks at once for what comes next."""
-
-
-class Consumer(Stage[Summary, Summary]):
-    """Notes what it is given."""
+    """Pushes what it is told to push, as soon as the stage asks; then it ends, if it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.given = self.last = NOTHING
+        self.ahead: deque[int] = deque()
+        self.is_over = False
+
+    def on_pull(self, outlet: Connection[int]) -> None:
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self.ahead and self.outlet.is_asked:
+            self.outlet.push(self.ahead.popleft())
+        if self.is_over and not self.ahead:
+            self.outlet.complete()
+
+
+class Consumer(Stage[Summary, Summary]):
+    """Notes what it is given, all in all and since it was last told to ask: each batch has what there is room for."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+        self.given = NOTHING
+        self.batches: list[Summary] = []
 
     def on_push(self, inlet: Connection[Summary]) -> None:
-        self.last = inlet.grab()
-        self.given = together(self.given, self.last)
+        batch = inlet.grab()
+        assert batch.total <= self._room or batch.number == 1
+        assert not self.batches or self.batches[-1].total + batch.total > self._room
+        self.batches.append(batch)
+        self.given = together(self.given, batch)
 
 
 def one(size: int) -> Summary:
@@ -42,10 +64,6 @@ def with_one(so_far: Summary, size: int) -> Summary:
     return together(so_far, one(size))
 
 
-def weighs_nothing(_size: int) -> int:
-    return 0
-
-
 class Chain:
     """A producer, the stage and a consumer; after each call all events are run.
 
@@ -53,23 +71,25 @@ class Chain:
     ask before.  A copy is made by the same calls.
     """
 
-    def __init__(self, aggregate: Callable[[Summary, int], Summary] = with_one) -> None:
-        self._aggregate = aggregate
+    def __init__(self, room: int = ROOM_FOR_ALL, aggregate: Callable[[Summary, int], Summary] = with_one) -> None:
+        self._room, self._aggregate = room, aggregate
         self.begin_anew()
 
     def __getstate__(self) -> object:
-        return self._aggregate, self._calls
+        return self._room, self._aggregate, self._calls
 
-    def __setstate__(self, state: tuple[Callable[[Summary, int], Summary], list[tuple[str, tuple[int, ...]]]]) -> None:
-        self._aggregate, calls = state
+    def __setstate__(
+        self, state: tuple[int, Callable[[Summary, int], Summary], list[tuple[str, tuple[int, ...]]]]
+    ) -> None:
+        self._room, self._aggregate, calls = state
         self.begin_anew()
         for name, arguments in calls:
             getattr(self, name)(*arguments)
 
     def begin_anew(self) -> None:
         self._island = Island()
-        self._producer, self._consumer = Producer(), Consumer()
-        self._stage: Batch[int, Summary] = Batch(1, weighs_nothing, one, self._aggregate)
+        self._producer, self._consumer = Producer(), Consumer(self._room)
+        self._stage: Batch[int, Summary] = Batch(self._room, int, one, self._aggregate)
         self._island.connect(self._producer, self._stage)
         self._island.connect(self._stage, self._consumer)
         self._calls: list[tuple[str, tuple[int, ...]]] = []
@@ -84,9 +104,9 @@ class Chain:
     def push(self, size: int) -> None:
         if self._completed or self._came.number == PARAMETERS.elements:
             raise ActionRefused("enough has come")
-        # The stage always asks: a producer never waits.
         self._calls.append(("push", (size,)))
-        self._producer.outlet.push(size)
+        self._producer.ahead.append(size)
+        self._producer.go_on()
         self._came = together(self._came, one(size))
         self._run()
         self._asked = self._consumer.inlet.has_been_pulled
@@ -98,8 +118,12 @@ class Chain:
         if self._consumer.inlet.is_in_closed:
             self._asked = True
             return
+        self._consumer.batches.clear()
         self._consumer.inlet.pull()
         self._run()
+        while self._stage.holds():
+            self._consumer.inlet.pull()
+            self._run()
         self._asked = self._consumer.inlet.has_been_pulled
 
     def complete(self) -> None:
@@ -107,7 +131,8 @@ class Chain:
             raise ActionRefused("it was completed")
         self._calls.append(("complete", ()))
         self._completed = True
-        self._producer.outlet.complete()
+        self._producer.is_over = True
+        self._producer.go_on()
         self._run()
 
     def on_complete(self) -> None:
@@ -127,7 +152,7 @@ class Chain:
             return NOTHING
         copy: Chain = pickle.loads(pickle.dumps(self))
         copy.pull()
-        return copy._consumer.last
+        return reduce(together, copy._consumer.batches)
 
     def observe(self) -> State:
         return State(
@@ -140,8 +165,9 @@ class Chain:
         )
 
 
-def test_the_stage_takes_every_edge_and_refuses_everything_else() -> None:
-    done = walk(SYSTEM, Chain(), PARAMETERS)
+@pytest.mark.parametrize("room", [1, 2, ROOM_FOR_ALL])
+def test_the_stage_takes_every_edge_and_refuses_everything_else(room: int) -> None:
+    done = walk(SYSTEM, Chain(room), PARAMETERS)
     assert min(done.states, done.edges, done.refusals) > 100
 
 
@@ -151,4 +177,4 @@ def newest(_so_far: Summary, size: int) -> Summary:
 
 def test_a_stage_that_keeps_the_newest_element_only_is_found_out() -> None:
     with pytest.raises(Divergence, match="held"):
-        walk(SYSTEM, Chain(newest), PARAMETERS)
+        walk(SYSTEM, Chain(aggregate=newest), PARAMETERS)

@@ -128,6 +128,16 @@ def test_v2_27_restart_drops_what_was_gathered_and_the_element() -> None:
     assert probe.downstream.request() == [["three"]]
 
 
+@pytest.mark.parametrize("supervision", [Supervision.RESUME, Supervision.RESTART])
+def test_an_element_that_fails_while_one_is_awaited_gives_nothing(supervision: Supervision) -> None:
+    probe = conflated(add, failing_to_seed(1), supervision=supervision)
+    probe.downstream.request()
+    probe.upstream.send(1)
+    assert probe.downstream.received() == []
+    probe.upstream.send(2)
+    assert probe.downstream.received() == [[2]]
+
+
 def test_v2_27_resume_drops_the_element_alone() -> None:
     probe = conflated(failing_at(2), lambda one: [one], supervision=Supervision.RESUME)
     probe.upstream.send(1, 2, 3, 4)

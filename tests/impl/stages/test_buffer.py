@@ -1,6 +1,7 @@
 """Buffers and their six strategies, as Pekko's own tests expect."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import repeat
 
 import pytest
 
@@ -140,8 +141,17 @@ def test_8_3_dropping_the_oldest_halves_the_wait_of_what_is_served(
     assert set([*waits(overflow, capacity)][-100:]) == {ticks}
 
 
-async def test_a_buffer_reads_ahead_while_its_consumer_does_something_else(
-    settle: Callable[[], Awaitable[None]],
+@pytest.mark.parametrize(
+    ("ahead_of", "ahead"),
+    [
+        (lambda numbers: numbers.buffer(5), 5),
+        (lambda numbers: numbers.batch(4, max), 5),
+        (lambda numbers: numbers.expand(repeat), 1),
+    ],
+    ids=["buffer", "batch", "expand"],
+)
+async def test_a_stage_reads_ahead_while_its_consumer_does_something_else(
+    settle: Callable[[], Awaitable[None]], ahead_of: Callable[[Source[int]], Source[int]], ahead: int
 ) -> None:
     given: list[int] = []
 
@@ -150,7 +160,7 @@ async def test_a_buffer_reads_ahead_while_its_consumer_does_something_else(
             given.append(number)
             yield number
 
-    async with Source(numbers()).buffer(5).open() as elements:
+    async with ahead_of(Source(numbers())).open() as elements:
         assert await anext(elements) == 0
         await settle()
-        assert given == [0, 1, 2, 3, 4, 5]
+        assert given == [*range(ahead + 1)]

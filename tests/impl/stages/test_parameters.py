@@ -25,6 +25,7 @@ STREAM: Any = Source([1])
         (lambda: STREAM.unbounded(alarm=0), "alarm must be at least 1, and a whole number, not 0"),
         (lambda: STREAM.batch(0, max), "max_elements must be at least 1, and a whole number, not 0"),
         (lambda: STREAM.batch_weighted(0, int, max), "max_weight must be above 0, .*, not 0"),
+        (lambda: STREAM.conflate(max, supervision="stop"), "supervision must be one of Supervision.S.*, not 'stop'"),
         (lambda: STREAM.broadcast(0), "branches must be at least 1.*, not 0"),
         (open_run, "sources must be at least 1.*, not 0"),
         (lambda: STREAM.throttle(2, 1e-9), ".* at least a nanosecond.*"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.errors import LocalProtocolError, StalledGraphError, WouldBlock
+from permitflow.errors import BufferOverflowError, LocalProtocolError, StalledGraphError, WouldBlock
 from permitflow.stages import Offers, Overflow, Source, async_callback, open_run
 from tests.support.simulated_time import in_simulated_time
 
@@ -53,16 +53,30 @@ OWN_QUEUE = """
 """
 
 
-async def test_a_part_that_stands_still_for_ever_is_told_while_others_move() -> None:
+ENDLESS = "Filter waits for an element of Broadcast"
+
+
+@pytest.mark.parametrize(
+    ("keep", "error", "told"),
+    [
+        (lambda others: others.buffer(3, Overflow.DROP_OLDEST), StalledGraphError, ENDLESS),
+        (lambda others: others.unbounded(alarm=1_000), StalledGraphError, ENDLESS),
+        (lambda others: others.buffer(3, Overflow.FAIL), BufferOverflowError, "the buffer of 3"),
+    ],
+    ids=["drops", "keeps all", "will fail"],
+)
+async def test_a_part_that_stands_still_for_ever_is_told_while_others_move(
+    keep: Callable[[Source[int]], Source[int]], error: type[Exception], told: str
+) -> None:
     moving, others = Source.from_iterator(count).broadcast(2)
-    every, fourth = others.buffer(3, Overflow.DROP_OLDEST).broadcast(2)
+    every, fourth = keep(others).broadcast(2)
     stuck = every.buffer(2).zip(fourth.filter(lambda n: n < 0))
     branches: tuple[Source[Any], ...] = moving, stuck
     async with asyncio.timeout(60), open_run(*branches) as (numbers, pairs):
         waiting = asyncio.create_task(anext(pairs))
         while not waiting.done():
             await anext(numbers)
-        with pytest.raises(StalledGraphError, match="Filter waits for an element of Broadcast"):
+        with pytest.raises(error, match=told):
             await waiting
         assert await anext(numbers) > 0
 

@@ -10,7 +10,7 @@ from permitflow.errors import InvalidParametersError, RateExceededError
 from permitflow.stages import Source, ThrottleMode, TokenBucket
 from permitflow.stages.core.rates import Throttle
 from tests.support.simulated_time import in_simulated_time, simulated
-from tests.support.stage_probe import Probe
+from tests.support.stage_probe import EVENTS, Probe
 
 
 def test_v2_31_a_negative_cost_is_refused() -> None:
@@ -81,6 +81,17 @@ async def test_v2_36_runs_of_one_blueprint_do_not_share_a_bucket() -> None:
 def test_the_automatic_burst_is_what_passes_in_a_tenth_of_a_second() -> None:
     assert in_simulated_time(times(Source(range(4)).throttle(20, 1.0))) == [0, 0, 50, 100]
     assert in_simulated_time(times(Source(range(2)).throttle(1, 1.0))) == [0, 1_000]
+
+
+def test_the_end_comes_behind_an_element_that_waits_for_its_tokens() -> None:
+    probe = Probe(Throttle[int](1, 1.0, burst=0))
+    probe.downstream.request()
+    probe.upstream.send(1)
+    probe.upstream.complete()
+    assert not probe.downstream.is_completed
+    probe.island.on_time(1.0)
+    probe.island.run(EVENTS, 1.0)
+    assert (probe.downstream.received(), probe.downstream.is_completed) == ([1], True)
 
 
 def test_a_cancelled_throttle_leaves_no_timer() -> None:

@@ -18,6 +18,8 @@ def test_it_always_asks_and_emits_in_order() -> None:
     assert alarms == [2, 4, 8]
     assert probe.downstream.request(5) == [0, 1, 2, 3, 4]
     assert (depth.waiting, depth.peak) == (4, 9)
+    Probe(Unbounded[int](2, alarms.append, depth))
+    assert depth.waiting == 0
 
 
 @pytest.mark.parametrize("error", [None, OSError("lost")])

@@ -190,6 +190,7 @@ class Batch(HoldingStage[A, B]):
         self._supervision = supervision
         self._gathered: B = EMPTY
         self._left = max_weight
+        """The weight that still fits beside what is gathered."""
         self._pending: A = EMPTY
         """An element that did not fit: the first of the next batch."""
 
@@ -212,7 +213,7 @@ class Batch(HoldingStage[A, B]):
                 inlet.cancel()
                 self.on_upstream_failure(inlet, error)
             elif self._supervision is Supervision.RESTART:
-                self._gathered, self._left = EMPTY, self._max_weight
+                self._gathered = EMPTY
         if self.outlet.is_asked and self._gathered is not EMPTY:
             self._emit()
         if self._pending is EMPTY:
@@ -224,7 +225,7 @@ class Batch(HoldingStage[A, B]):
             self._emit()
         if self.is_ended and self._gathered is EMPTY:
             self.end()
-        elif self._pending is EMPTY:
+        else:
             self.ask(self.inlet)
 
     def _gather(self, element: A) -> None:
@@ -240,7 +241,7 @@ class Batch(HoldingStage[A, B]):
 
     def _emit(self) -> None:
         self.outlet.push(self._gathered)
-        self._gathered, self._left = EMPTY, self._max_weight
+        self._gathered = EMPTY
         if self._pending is not EMPTY:
             element, self._pending = self._pending, EMPTY
             try:
