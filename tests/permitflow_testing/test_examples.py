@@ -79,6 +79,13 @@ def test_an_exchange_keeps_the_rules_of_demand(run: asyncio.Runner) -> None:
     assert report.held == tuple(rule.id for rule in DEMAND.rules if rule.id != "observed-run")
 
 
+def test_a_run_of_an_exchange_that_stops_midway_warns_of_nothing(
+    run: asyncio.Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ChannelJudge(ExchangeChannel, runner=run).report(only=["whole-window"]).conforms
+    assert not caplog.records
+
+
 def test_only_the_onlooker_of_a_chain_is_left_out(judge_of: JudgeOf) -> None:
     report = judge_of(ExchangeChannel).report()
     assert report.not_checked == ("observed-run",)

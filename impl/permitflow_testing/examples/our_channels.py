@@ -110,10 +110,11 @@ class ExchangeChannel(OurChannel):
             async with (
                 ExchangeServer(exchange) as server,
                 put(server.address, "channel", SCHEMA, record=record) as self.sender,
-                get(server.address, "channel", record=record) as self.receiver,
             ):
-                is_open.set_result(None)
-                await self._stop.wait()
+                async with get(server.address, "channel", record=record) as self.receiver:
+                    is_open.set_result(None)
+                    await self._stop.wait()
+                self.sender.abort("the run is over")  # harmless after an end
 
         self._stage = asyncio.create_task(hold_open())
         await asyncio.wait({self._stage, is_open}, return_when=asyncio.FIRST_COMPLETED)
