@@ -159,6 +159,17 @@ def test_a_receiver_may_return_what_it_drops_before_it_cancels(on_node: str, rep
     assert report.conforms, str(report)
 
 
+def test_a_receiver_without_the_word_stop_hears_of_lacks_alone(on_node: str, repository: Path, tmp_path: Path) -> None:
+    for path in (repository / "interop/node").glob("*.js"):
+        shutil.copy(path, tmp_path)
+    text = (program := tmp_path / "driver.js").read_text()
+    program.write_text(re.sub(r"(?m)^  stop\(.*\n", "", text))
+    with driven(f"node {program}") as driver:
+        report = judge_command(driver, end="receiver", only=["stop-ends-sends"])
+    assert "a driver that cannot stop lists it in 'lacks' of its hello" in report["stop-ends-sends"].finding
+    assert "unreturned" not in str(report)
+
+
 def test_a_chunk_that_comes_without_an_answer_is_told(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERMITFLOW_FAULT", "forgets-answers")
     with driven(on_node) as driver:

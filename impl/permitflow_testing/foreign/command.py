@@ -516,7 +516,12 @@ class DrivenReceiver(CommandAdapter):
     async def stop(self) -> None:
         """Let the driver's end write Cancel, and wait until it has answered the end of the stream."""
         self.peer.stop()
-        await self.driver.told("stop", reason="the kit needs no more")
+        try:
+            await self.driver.told("stop", reason="the kit needs no more")
+        except CallFailed as failure:
+            self.peer.go_on()
+            raise CallFailed(f"{failure}; a driver that cannot stop lists it in 'lacks' of its hello") from None
+        self.peer.discard()
         what = "your driver has answered 'stop', and its end has not written Cancel"
         await self._within(self.peer.until(lambda: self.peer.is_cancelled), self._soon_seconds, what)
         what = "your driver's end has written Cancel, and has not answered End with Ended"

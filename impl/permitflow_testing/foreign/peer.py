@@ -394,10 +394,11 @@ class ReceivingPeer(Peer):
         """Write Cancel; what has come is consumed, without being used, and returned behind it."""
         self._may_cross = [*self.end.shown_by_sender.values()]
         self._write_frames([Cancel("the kit needs no more")])
-        self._discard()
+        self.discard()
         self.flush()
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Count what was sent as consumed."""
         while self.end.untaken:
             self.end.take()
         while not self.end.is_idle:
@@ -448,7 +449,7 @@ class ReceivingPeer(Peer):
             self._may_cross = [here - amount for here, amount in zip(self._may_cross, held, strict=True)]
             if min(self._may_cross) < 0:
                 raise WireFault(f"it sends a {message.kind.value} with permits that came behind Cancel")
-            self._discard()
+            self.discard()
 
     def is_over(self) -> bool:
         """See ``Peer``."""
@@ -483,6 +484,8 @@ class SendingPeer(Peer):
         return decode_downstream(message, self._agreed.flow if self._has_agreed else None)
 
     def _process(self, frame: Any) -> None:
+        if self.is_stopped:
+            self.discard()
         match frame:
             case Feedback():
                 self.recording.returned(frame.content)
@@ -514,11 +517,15 @@ class SendingPeer(Peer):
             raise WireFault(f"it returns {-owed} more than it was sent")
 
     def stop(self) -> None:
-        """The driver's application needs no more: Cancel comes, and whatever was sent counts as consumed."""
+        """The driver's application is asked to need no more: Cancel comes, and whatever was sent counts as consumed."""
         self.is_stopped = True
-        self._discard()
 
-    def _discard(self) -> None:
+    def go_on(self) -> None:
+        """Take ``stop`` back: the driver does not know it."""
+        self.is_stopped = False
+
+    def discard(self) -> None:
+        """Count what was sent as consumed."""
         while self._unconsumed:
             self.recording.delivered()
             self.recording.consumed()
@@ -566,7 +573,7 @@ class SendingPeer(Peer):
             frames += [_marker(one) for one in together]
             self._unconsumed += [None] * len(together)
         if self.is_stopped:
-            self._discard()
+            self.discard()
         if self._ending and not self._has_ended and not self.end.has_waiting:
             self._has_ended = True
             totals = self.end.totals
