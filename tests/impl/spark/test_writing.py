@@ -228,9 +228,9 @@ def test_a_task_that_fails_halfway_fails_readers_and_is_not_repeated(
 HOLDING = """
 import sys, time
 from permitflow.client.blocking import open_source
-print("dialling", flush=True)
 with open_source(*sys.argv[1:]) as source:
-    print(next(source).num_rows, flush=True)
+    print("connected", flush=True)
+    rows = next(source)
     time.sleep(1000)
 """
 
@@ -241,9 +241,11 @@ def test_a_job_whose_reader_is_killed_with_rows_in_hand_fails(driver: Driver, op
     del options["stream"]
 
     def job(spark: SparkSession) -> str:
+        with open_sink(options["address"], channel, pa.schema([("id", pa.int64())])) as sink:
+            sink.end(closes_channel=False)  # a reader is connected once its channel has a schema
         command = [sys.executable, "-c", HOLDING, options["address"], channel]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE)
-        # The end of a channel without a reader waits for none, and a process takes longer to start than a job.
+        # The end of a channel without a reader waits for none.
         assert reader.stdout is not None
         reader.stdout.readline()
 
