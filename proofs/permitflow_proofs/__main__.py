@@ -29,12 +29,16 @@ def _prove(names: set[str], solvers: Solvers) -> list[TheoremVerdict]:
 
 def main(arguments: list[str]) -> int:
     """Prove and print the results; return 0 as the catalogue expects, 1 otherwise, 2 for unusable arguments."""
-    solvers: Solvers = "z3" if arguments[:1] == ["--z3"] else "both"
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    solvers: Solvers = "z3" if "--z3" in arguments else "both"
     words = [word for word in arguments if word != "--z3"]
     theorems = theorems_of(MODELS)
     patterns = words[2:] or ["*"]
     names = {each.id for each in theorems if any(fnmatchcase(each.id, pattern) for pattern in patterns)}
-    if not names or (words and (words[0] != "theorems" or len(words) < 2)):
+    is_option = any(word.startswith("-") for word in words)
+    if is_option or not names or (words and (words[0] != "theorems" or len(words) < 2)):
         print(__doc__, file=sys.stderr)
         return 2
     kept = results_in(Path(words[1]).read_text(encoding="utf-8")) if words[2:] else {}

@@ -5,6 +5,7 @@ from contextlib import closing
 import pytest
 
 from permitflow_proofs import TheoremVerdict, catalogue, prove_catalogue
+from permitflow_proofs.__main__ import main
 from permitflow_proofs.proving import usable_processors
 from tests.support.process import workers
 
@@ -32,6 +33,12 @@ def test_two_processes_find_what_one_finds() -> None:
     assert all(verdict.is_as_expected for verdict in two)
     assert {verdict.theorem.id for verdict in two if verdict.counterexample is not None} == {"2014-sign"}
     assert workers() <= before
+
+
+@pytest.mark.parametrize(("option", "status"), [("--help", 0), ("--no-such-option", 2)])
+def test_an_option_is_no_name_of_a_document(option: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["theorems", option, "2014-sign"]) == status
+    assert "theorems FILE" in "".join(capsys.readouterr())
 
 
 @pytest.mark.long
