@@ -166,8 +166,8 @@ def _is_asking_near(more: int) -> bool:
     return all_of((steps >= 0, steps < parameters.stations - more))
 
 
-def _following(parameters: Parameters) -> int:
-    return _ACTING + 1 if parameters.stations - 1 > _ACTING else 0
+def _following(parameters: Parameters, name: int = _ACTING) -> int:
+    return name + 1 if parameters.stations - 1 > name else 0
 
 
 def _is_dead_if_full(asking: int) -> bool:
@@ -373,12 +373,20 @@ def _is_a_ratio(station: Station) -> bool:
     return 0 <= _MORE <= station.most - station.least
 
 
-def _is_first(_parameters: Parameters) -> bool:
-    return equal(_ACTING, 0)
+def _neighbours(parameters: Parameters, name: int) -> State:
+    """Two neighbours in any state at all: this station, and the next one."""
+    assume(parameters.stations >= 2)
+    focus = {"0": name, "1": _following(parameters, name)}
+    member = member_by_name(Station, "station.")
+    return State(Indexed.any_family(member, parameters.stations, parameters.stations - 1, focus=focus))
+
+
+def _with_first(parameters: Parameters) -> State:
+    return _neighbours(parameters, 0)
 
 
 def _may_feed(state: State, parameters: Parameters, _more: int) -> bool:
-    first, last = state.stations.get(_ACTING), state.stations.get(parameters.stations - 1)
+    first, last = state.stations.get(0), state.stations.get(parameters.stations - 1)
     if not (_may_take(first) and _is_a_ratio(first)):
         return False
     if parameters.merge == "any":
@@ -395,11 +403,11 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Feed",
         {"stations.0.held": None},
-        lambda before, after, _: _has_taken(before.stations.get(_ACTING), after.stations.get(_ACTING)),
+        lambda before, after, _: _has_taken(before.stations.get(0), after.stations.get(0)),
         "from least to most elements more; the first station acts",
         when=_may_feed,
         possible="where the first station asks, and the merge admits an element from outside",
-        acts=_is_first,
+        any_state=_with_first,
     ),
     Frame(
         "HandOn",
@@ -416,11 +424,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _any_neighbours(parameters: Parameters) -> State:
-    assume(parameters.stations >= 2)
     assume(all_of((_ACTING >= 0, parameters.stations > _ACTING)))
-    focus = {"0": _ACTING, "1": _following(parameters)}
-    member = member_by_name(Station, "station.")
-    return State(Indexed.any_family(member, parameters.stations, parameters.stations - 1, focus=focus))
+    return _neighbours(parameters, _ACTING)
 
 
 ANY = Subject(

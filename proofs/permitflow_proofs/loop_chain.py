@@ -15,7 +15,7 @@ from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, merged, natural, negated
+from permitflow_proofs.kernel.symbols import all_of, assume, function, merged, natural, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
@@ -96,24 +96,30 @@ def rank(state: State, parameters: Parameters) -> int:
 # Frames.
 
 
+def _neighbours(parameters: Parameters, name: int) -> State:
+    """Two neighbours in any state at all: this loop, and the next one."""
+    loops = Indexed.any_family(member_by_name(Loop, "loop."), parameters.loops, focus={"0": name, "1": name + 1})
+    return State(natural("waiting"), loops)
+
+
+def _with_first(parameters: Parameters) -> State:
+    return _neighbours(parameters, 0)
+
+
+def _with_last(parameters: Parameters) -> State:
+    return _neighbours(parameters, parameters.loops - 1)
+
+
 def _requests_or_collects(before: State, after: State, _parameters: Parameters) -> bool:
-    one, other = before.loops.get(_ACTING), after.loops.get(_ACTING)
+    one, other = (_loops_of(state).get(_loops_of(state).focus["0"]) for state in (before, after))
     return other.unrequested + other.requests == one.unrequested + one.requests + 1
-
-
-def _is_first(_parameters: Parameters) -> bool:
-    return equal(_ACTING, 0)
-
-
-def _is_last(parameters: Parameters) -> bool:
-    return equal(_ACTING, parameters.loops - 1)
 
 
 # Guards.
 
 
 def _may_send(state: State, _parameters: Parameters) -> bool:
-    return state.waiting > 0 and state.loops.get(_ACTING).credit > 0
+    return state.waiting > 0 and state.loops.get(0).credit > 0
 
 
 def _may_hand_on(state: State, parameters: Parameters, name: int) -> bool:
@@ -135,7 +141,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         words="the first loop acts",
         when=_may_send,
         possible="where a message waits, and the loop has credit",
-        acts=_is_first,
+        any_state=_with_first,
     ),
     Frame(
         "Deliver",
@@ -156,9 +162,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _CONSUMED,
         _requests_or_collects,
         "likewise; the last loop acts",
-        when=lambda state, _: state.loops.get(_ACTING).inbox > 0,
+        when=lambda state, parameters: state.loops.get(parameters.loops - 1).inbox > 0,
         possible="where it has a message",
-        acts=_is_last,
+        any_state=_with_last,
     ),
     Frame(
         "Request",
@@ -172,8 +178,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 def _any_neighbours(parameters: Parameters) -> State:
     assume(all_of((_ACTING >= 0, parameters.loops > _ACTING)))
-    focus = {"0": _ACTING, "1": _ACTING + 1}
-    return State(natural("waiting"), Indexed.any_family(member_by_name(Loop, "loop."), parameters.loops, focus=focus))
+    return _neighbours(parameters, _ACTING)
 
 
 ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_neighbours, acting=_ACTING)

@@ -12,6 +12,7 @@ from permitflow_model import (
     grpc_call,
     input_gate_alignment,
     input_gate_credit,
+    loop_chain,
     mute,
     mute_delay,
     mute_scheduler,
@@ -48,7 +49,7 @@ from permitflow_proofs import stream_life as stream_life_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
 from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.symbols import equal
+from permitflow_proofs.kernel.symbols import all_of, equal
 from permitflow_proofs.permit_channel import frames as permit_channel_proofs
 from tests.support.mistaken import with_mistake
 
@@ -395,14 +396,33 @@ def test_calls_that_no_frame_is_about_are_noticed(proofs: Any) -> None:
     [
         (mute_scheduler_proofs, Frame[Any, Any]("Send", arguments=(0, 1))),
         (loop_chain_proofs, Frame[Any, Any]("Deliver", acts=lambda _: equal(loop_chain_proofs.ANY.acting, 0))),
+        (mute_proofs, next(frame for frame in mute_proofs.FRAMES if frame.acts is not None)),
     ],
-    ids=["two actors", "the first loop"],
+    ids=["two actors", "the first loop", "a relay"],
 )
 def test_a_frame_of_some_calls_alone_is_noticed(proofs: Any, only: Frame[Any, Any]) -> None:
     frames = [frame for frame in proofs.FRAMES if frame.action != only.action]
     cover = frame_obligations(proofs.ANY, [*frames, only])[-1]
     assert cover.name == f"each call of {only.action} has a frame"
     assert decide(cover.claim).outcome == "refuted"
+
+
+def test_a_frame_of_some_parameters_alone_is_refused() -> None:
+    """That the message goes to the last loop is so in a chain of one."""
+
+    def is_alone(parameters: loop_chain.Parameters) -> bool:
+        acting = loop_chain_proofs.ANY.acting
+        return all_of((equal(acting, 0), equal(acting, parameters.loops - 1)))
+
+    def goes_to_last(before: loop_chain.State, after: loop_chain.State, parameters: loop_chain.Parameters) -> bool:
+        one, other = (state.loops.get(parameters.loops - 1) for state in (before, after))
+        return other.wire == one.wire + 1
+
+    changes = {"waiting": -1, "loops.0.credit": -1, "loops.0.wire": +1}
+    only: Frame[Any, Any] = Frame("Send", changes, goes_to_last, acts=is_alone)
+    frames = [frame for frame in loop_chain_proofs.FRAMES if frame.action != "Send"]
+    with pytest.raises(ValueError, match="Send: nobody chooses who acts"):
+        frame_obligations(loop_chain_proofs.ANY, [*frames, only])
 
 
 def test_a_frame_of_one_number_that_stands_for_no_other_is_refused() -> None:

@@ -9,7 +9,7 @@ changes by its size; which message moves is the matter of clauses about order.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, Generic, TypeVar, cast
 
@@ -64,7 +64,10 @@ class Frame(Generic[S, P]):
     """The same for readers: where."""
 
     acts: Callable[[P], bool] | None = None
-    """Which member acts, if that is no matter of choice: the one in focus as 0 is it; None: any."""
+    """Of which calls it tells, by who acts; other frames tell of the others.  None: of all."""
+
+    any_state: Callable[[P], S] | None = None
+    """Any state in which the member in focus is the one that acts, where nobody chooses it; None: as for all frames."""
 
     @property
     def call(self) -> str:
@@ -95,23 +98,43 @@ def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> 
     that of several frames leaves out the last one.
 
     Raises:
-        ValueError: an action of the system has no frame, or a frame gives numbers that stand for themselves alone.
+        ValueError: an action of the system has no frame; a frame gives numbers that stand for themselves alone; or it
+            tells of some of the members that act, where nobody chooses one.
     """
     if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
     if numbered := [frame.call for frame in frames if frame.arguments and not subject.names]:
         raise ValueError(f"{numbered[0]}: give the subject the names of any members, for which these numbers stand")
+    if chosen := [one.call for one in frames if one.acts is not None and not _has_a_choice(subject, one.action)]:
+        raise ValueError(
+            f"{chosen[0]}: nobody chooses who acts, so that acts would leave out parameters, untold; give the frame "
+            "any_state, with the member that acts in focus"
+        )
     guards = (guard_obligation(subject, frame) for frame in frames if frame.when is not None)
     of_action = {frame.action: [one for one in frames if one.action == frame.action] for frame in frames}
-    covers = (_cover(subject, action, its) for action, its in of_action.items() if _are_of_some_calls(subject, its))
+    covers = (_cover(subject, action, its) for action, its in of_action.items() if _are_of_some_calls(its))
     return (*(_obligation(subject, frame) for frame in frames), *guards, *covers)
 
 
-def _are_of_some_calls(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> bool:
+def _has_a_choice(subject: Subject[S, P], action: str) -> bool:
+    """Is it performed with arguments?"""
+    return subject.system.action(action).members is not None or action in subject.any_arguments
+
+
+def _are_of_some_calls(frames: Sequence[Frame[S, P]]) -> bool:
     """Are there several, or one that says which of the members that may act does, or which arguments are the same?"""
     (one, *others) = frames
-    has_a_choice = subject.system.action(one.action).members is not None
-    return bool(others) or (one.acts is not None and has_a_choice) or len(one.arguments or ()) > 1
+    return bool(others) or one.acts is not None or len(one.arguments or ()) > 1
+
+
+@cache
+def _in_any_state(subject: Subject[S, P], any_state: Callable[[P], S]) -> Subject[S, P]:
+    """One subject for each, so that its beginning is made once."""
+    return replace(subject, any_state=any_state)
+
+
+def _subject_of(frame: Frame[S, P], subject: Subject[S, P]) -> Subject[S, P]:
+    return subject if frame.any_state is None else _in_any_state(subject, frame.any_state)
 
 
 def _cover(subject: Subject[S, P], action: str, frames: Sequence[Frame[S, P]]) -> SymbolicObligation:
@@ -147,7 +170,7 @@ def guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObli
 
 def has_guard(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
     """Is the action possible exactly where the frame says so?  (To be called in a claim.)"""
-    before, arguments, parameters = subject.any_call(frame.action, frame.arguments)
+    before, arguments, parameters = _subject_of(frame, subject).any_call(frame.action, frame.arguments)
     if frame.acts is not None:
         assume(frame.acts(parameters))
     is_possible = subject.system.is_enabled(frame.action, before, parameters, *arguments)
@@ -170,6 +193,7 @@ def keeps_frame(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
     Raises:
         ValueError: the frame names a part that the state does not have.
     """
+    subject = _subject_of(frame, subject)
     if frame.arguments is None:
         before, after, parameters = subject.any_step(frame.action)
     else:
