@@ -20,6 +20,7 @@ it: import this module in the child.
 import asyncio
 import logging
 import math
+import sys
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -255,6 +256,7 @@ class _BlockingStream(_Blocking[R]):
         if self._is_closed or not held.background.is_alive:
             return
         try:
+            self._is_closed = True
             held.background.call(tell)
             held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
         finally:
@@ -446,13 +448,27 @@ class BlockingSink(_BlockingStream[HeldSender]):
         """
         self._break_off(lambda: self._held.abort(reason))
 
+    @property
+    def _lacks_end(self) -> bool:
+        return not self._is_closed and self._held.is_open and self._held.wanted_end is None
+
+    def close(self) -> None:
+        """Release this end in any state; never waits for the peer.  Closing twice is harmless.
+
+        Without ``end``, batches that are still queued are dropped; a warning says so, unless an exception does.
+        """
+        if self._has_queued and self._lacks_end and sys.exception() is None:
+            _log.warning(LEFT_ADVICE, self.name)
+        super().close()
+
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Abort after an exception or without an end, unless the producer can reconnect; then close."""
-        is_left = error is None and self._has_queued and self._held.is_open and self._held.wanted_end is None
-        if is_left:
-            _log.warning(LEFT_ADVICE, self.name)
-        if not self._can_resume and (error is not None or is_left):
-            self.abort(LEFT_WITHOUT_END if error is None else left_by(error))
+        if not self._can_resume:
+            if error is not None:
+                self.abort(left_by(error))
+            elif self._lacks_end:
+                _log.warning(LEFT_ADVICE, self.name)
+                self.abort(LEFT_WITHOUT_END)
         self.close()
 
 

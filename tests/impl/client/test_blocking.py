@@ -279,12 +279,37 @@ def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: f
 def test_a_block_that_forgets_the_end_breaks_the_channel_and_says_so(
     exchange: ServedExchange, caplog: pytest.LogCaptureFixture
 ) -> None:
+    for rows in (10, 0):
+        channel = exchange.channel()
+        with sink_of(exchange, channel) as sink:
+            if rows:
+                sink.send(numbers(0, rows))
+        assert caplog.text.count(f"{channel!r}: its producer left without end()") == 1
+        with pytest.raises(ChannelAbortedError, match="left without ending it"), source_of(exchange, channel) as source:
+            list(source)
+
+
+def test_a_sink_that_is_closed_without_an_end_warns(exchange: ServedExchange, caplog: pytest.LogCaptureFixture) -> None:
     channel = exchange.channel()
-    with sink_of(exchange, channel) as sink:
+    sink = sink_of(exchange, channel)
+    sink.send(numbers(0, 10))
+    sink.close()
+    assert caplog.text.count(f"{channel!r}: its producer left without end()") == 1
+
+
+def test_a_sink_that_is_given_up_on_purpose_warns_of_nothing(
+    exchange: ServedExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, aborted, failed = (sink_of(exchange, exchange.channel()) for _ in range(3))
+    for sink in (ended, aborted, failed):
         sink.send(numbers(0, 10))
-    assert f"{channel!r}: its producer left without end()" in caplog.text
-    with pytest.raises(ChannelAbortedError, match="left without ending it"), source_of(exchange, channel) as source:
-        list(source)
+    ended.end()
+    ended.close()
+    with aborted:
+        aborted.abort("the test says so")
+    with suppress(ValueError), closing(failed):
+        raise ValueError
+    assert "without end()" not in caplog.text
 
 
 def test_a_generator_that_is_given_up_is_told_by_its_name(exchange: ServedExchange) -> None:
