@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from permitflow import ChannelParameters, Permits
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.framing import header
-from permitflow.flows.messages import Kind as Of
-from permitflow.flows.messages import Message
+from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import (
     Agreement,
@@ -65,7 +64,7 @@ def steps() -> Iterator[Step]:
         (message,) = encode_upstream(frames)
         return Step(False, words, _framed(theirs.add(message)))
 
-    yield Step(True, "kind 4: it calls GetStream", header(Kind.GET))
+    yield Step(True, "kind 4: it calls GetStream", header(StreamMessageKind.GET))
     yield down("frame Get: version, channel, byte window", Get(PROTOCOL_VERSION, CHANNEL, byte_window=BYTE_WINDOW))
     agreement = Agreement(
         PROTOCOL_VERSION,
@@ -85,17 +84,17 @@ def steps() -> Iterator[Step]:
         Feedback(Permits(rows=BATCH.num_rows)),
         ReturnedBytes(len(arrow)),
     )
-    yield up("frame barrier: it carries the integer -1", Data(Message(Of.BARRIER, -1)))
+    yield up("frame barrier: it carries the integer -1", Data(Message(Kind.BARRIER, -1)))
     yield down("frame feedback: a barrier permit", Feedback(Permits(barriers=1)))
     yield up("frame End: the totals, until CONSUMED", End(1, BATCH.num_rows, 1, until=EndOutcome.CONSUMED))
     yield down("frame Ended: CONSUMED", Ended(EndOutcome.CONSUMED))
-    yield Step(True, "kind 1: it closes its half", header(Kind.END))
-    yield Step(False, "kind 1: the status is OK; the acceptor closes the connection", header(Kind.END))
+    yield Step(True, "kind 1: it closes its half", header(StreamMessageKind.END))
+    yield Step(False, "kind 1: the status is OK; the acceptor closes the connection", header(StreamMessageKind.END))
 
 
 def _framed(pieces: list[bytes | memoryview]) -> bytes:
     message = b"".join(pieces)
-    return header(Kind.MESSAGE, len(message)) + message
+    return header(StreamMessageKind.MESSAGE, len(message)) + message
 
 
 def example() -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from permitflow.mute.channel import Dialling, Sender
 from permitflow.mute.graph import Marks
-from permitflow.mute.messages import Kind, Peer, data_body, number_body, read_data, read_number
+from permitflow.mute.messages import LinkMessageKind, Peer, data_body, number_body, read_data, read_number
 from permitflow.mute.pipeline import Feed, Lines
 from permitflow.mute.sockets import Buffers, Listener
 
@@ -31,7 +31,7 @@ class LogSource(Dialling):
     """The log's name, the same after each start: the numbers of its lines belong to it."""
 
     _word: ClassVar[str] = "source"
-    _expects: ClassVar[tuple[Kind, ...]] = (Kind.DATA,)
+    _expects: ClassVar[tuple[LinkMessageKind, ...]] = (LinkMessageKind.DATA,)
 
     def __post_init__(self) -> None:
         """Begin to connect."""
@@ -42,7 +42,7 @@ class LogSource(Dialling):
 
     def _on_open(self) -> None:
         if self._committed:
-            self._say(Kind.COMMIT, number_body(self._committed))
+            self._say(LinkMessageKind.COMMIT, number_body(self._committed))
         self._ask()
 
     def pause(self) -> None:
@@ -57,9 +57,9 @@ class LogSource(Dialling):
     def _ask(self) -> None:
         if self._peer is not None and not self._is_paused and not self._is_waiting:
             self._is_waiting = True
-            self._say(Kind.FETCH, number_body(self._next))
+            self._say(LinkMessageKind.FETCH, number_body(self._next))
 
-    def _on_message(self, kind: Kind, body: bytes) -> None:
+    def _on_message(self, kind: LinkMessageKind, body: bytes) -> None:
         self._is_waiting = False
         _, (_, first, lines) = read_data(body)
         self._next = first + len(lines)
@@ -70,7 +70,7 @@ class LogSource(Dialling):
         """All lines before this number are safe."""
         if next_line > self._committed:
             self._committed = next_line
-            self._say(Kind.COMMIT, number_body(next_line))
+            self._say(LinkMessageKind.COMMIT, number_body(next_line))
 
     def _on_lost(self, reason: str) -> None:
         self._is_waiting = False
@@ -126,22 +126,22 @@ class LogServer:
     def _admit(self) -> Peer:
         session = _Session()
         session.peer = Peer(
-            expects=(Kind.FETCH, Kind.COMMIT, Kind.DATA),
+            expects=(LinkMessageKind.FETCH, LinkMessageKind.COMMIT, LinkMessageKind.DATA),
             on_message=lambda kind, body: self._on_message(session, kind, body),
             on_lost=lambda reason: self._sessions.remove(session),
         )
         self._sessions.append(session)
         return session.peer
 
-    def _on_message(self, session: "_Session", kind: Kind, body: bytes) -> None:
+    def _on_message(self, session: "_Session", kind: LinkMessageKind, body: bytes) -> None:
         match kind:
-            case Kind.FETCH:
+            case LinkMessageKind.FETCH:
                 # Nobody needs committed lines again.
                 session.wanted = max(self.committed, read_number(body))
                 self._answer(session)
-            case Kind.COMMIT:
+            case LinkMessageKind.COMMIT:
                 self.committed = max(self.committed, read_number(body))
-            case Kind.DATA:
+            case LinkMessageKind.DATA:
                 session.received, lines = read_data(body)
                 known = self._next_lines.get(lines.origin, 0)
                 self.appended += lines.lines[max(0, known - lines.first) :]
@@ -155,13 +155,13 @@ class LogServer:
         if session.wanted is not None and session.wanted < len(self.lines):
             first, session.wanted = session.wanted, None
             lines = self.lines[first : first + self._most_lines]
-            session.peer.send(Kind.DATA, data_body(0, Lines("", first, lines)))
+            session.peer.send(LinkMessageKind.DATA, data_body(0, Lines("", first, lines)))
 
     def _acknowledge(self, session: "_Session") -> None:
         if not self._is_standing_still and session.received > session.acknowledged:
             session.acknowledged = session.received
             self.acknowledgements += 1
-            session.peer.send(Kind.ACKNOWLEDGE, number_body(session.received))
+            session.peer.send(LinkMessageKind.ACKNOWLEDGE, number_body(session.received))
 
     def append(self, lines: list[bytes]) -> None:
         """More lines to fetch."""

@@ -20,7 +20,7 @@ from permitflow.carriers.framing import HEADER_BYTES
 from permitflow.mute import Boundary, Edge, Inlet, Marks, MuteGraph, Pipeline, Saving, channel
 from permitflow.mute.graph import GONE
 from permitflow.mute.graph import Signal as GraphSignal
-from permitflow.mute.messages import Kind, Peer, read_signal
+from permitflow.mute.messages import LinkMessageKind, Peer, read_signal
 from permitflow.mute.pipeline import Event
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
@@ -245,7 +245,7 @@ class DrivenProcesses(DrivenGraph):
         return [self.signal_in(data) for data in self.lines[link][1].written]
 
     def signal_in(self, data: bytes) -> Signal:
-        if not data or data[0] == Kind.WELCOME:
+        if not data or data[0] == LinkMessageKind.WELCOME:
             return WELCOME if data else BROKEN
         return self.signal_of(read_signal(data[HEADER_BYTES:-CHECKSUM_BYTES]))
 

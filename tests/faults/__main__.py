@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.faults.judge import LAWS, FaultVerdict, events, judged
 from tests.faults.running import Evidence, is_possible, run_schedule
-from tests.faults.schedules import CASTS, SHARES, Kind, Schedule, Subject, draw
+from tests.faults.schedules import CASTS, SHARES, FaultKind, Schedule, Subject, draw
 from tools.reliability import Trial
 
 Result = tuple[Evidence, FaultVerdict]
@@ -55,7 +55,7 @@ async def run_all(schedules: Sequence[Schedule], jobs: int, folder: Path) -> lis
 
 
 def _takes_long(schedule: Schedule) -> bool:
-    return any(fault.kind in (Kind.BLACK_HOLE, Kind.STOP, Kind.SLEEP) for fault in schedule.faults)
+    return any(fault.kind in (FaultKind.BLACK_HOLE, FaultKind.STOP, FaultKind.SLEEP) for fault in schedule.faults)
 
 
 def _report(evidence: Evidence, verdict: FaultVerdict) -> Iterator[str]:
@@ -73,7 +73,7 @@ COLUMNS = ("fault", "schedules", "came", "all well", "told", "broken")
 def rows_of(results: Sequence[Result]) -> Iterator[tuple[str, int, int, int, int, int]]:
     """For each kind of fault, and for each subject: so many schedules, the fault came in, all went well, and so on."""
     runs: dict[tuple[int, str], list[Result]] = defaultdict(list)
-    order = [*Kind, *Subject]
+    order = [*FaultKind, *Subject]
     for evidence, verdict in results:
         schedule = evidence.schedule
         subject = (order.index(schedule.subject), schedule.subject.value)

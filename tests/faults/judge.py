@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from permitflow import errors
 from tests.faults.running import SECONDS_TO_HEAR, Evidence
-from tests.faults.schedules import ROW_BYTES, Client, Kind, Method, Party, Retention, Schedule
+from tests.faults.schedules import ROW_BYTES, Client, FaultKind, Method, Party, Retention, Schedule
 
 Events = list[dict[str, Any]]
 Law = Callable[[Evidence], Iterator[str]]
@@ -175,7 +175,7 @@ def no_word_is_counted_twice(evidence: Evidence) -> Iterator[str]:
     Where a sender's connection ends, a line ends, too: what came of it is a word.
     """
     faults = [evidence.schedule.faults[number] for number in evidence.fired]
-    ends = sum((fault.link, fault.kind, fault.resets) == (Party.SENDER, Kind.CUT, False) for fault in faults)
+    ends = sum((fault.link, fault.kind, fault.resets) == (Party.SENDER, FaultKind.CUT, False) for fault in faults)
     for event in events(evidence, Party.READER, "counts"):
         if event["more"] or event["parts"] > ends:
             yield f"of {event['rows']} counts {event['more']} are too many, and {event['parts']} of parts of words"

@@ -4,7 +4,7 @@ from asyncio import StreamWriter
 from collections.abc import Callable
 from random import Random
 
-from tests.faults.schedules import Fault, Kind, Party, Schedule, generator
+from tests.faults.schedules import Fault, FaultKind, Party, Schedule, generator
 from tests.support.cutting_proxy import Link, Listening, half_close
 
 
@@ -19,17 +19,17 @@ class FaultyLink(Link[Fault]):
         """Let it happen; may this direction go on?"""
         self.proxy.tell(event)
         match event.kind:
-            case Kind.CUT:
+            case FaultKind.CUT:
                 self.cut(resets=event.resets)
                 return False
-            case Kind.HALF_CLOSE:
+            case FaultKind.HALF_CLOSE:
                 half_close(writer)
                 return False
-            case Kind.BLACK_HOLE:
+            case FaultKind.BLACK_HOLE:
                 self.swallow(event.seconds)
-            case Kind.DELAY:
+            case FaultKind.DELAY:
                 self.delay_seconds = event.seconds
-            case Kind.THROTTLE:
+            case FaultKind.THROTTLE:
                 self.bytes_per_second = event.bytes_per_second
         return True
 

@@ -28,7 +28,7 @@ from tests.faults.machine import (
 )
 from tests.faults.parties import DISK, Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
-from tests.faults.schedules import ADDRESSES, Kind, Party, Retention, Schedule
+from tests.faults.schedules import ADDRESSES, FaultKind, Party, Retention, Schedule
 from tests.faults.words import Reader, Sender, serve_worker
 
 # Processes are forked off one that has loaded what takes long, but not gRPC, which does not survive a fork.
@@ -138,12 +138,12 @@ async def run_schedule(schedule: Schedule, folder: Path) -> Evidence:
     return run.evidence()
 
 
-def is_possible(kind: Kind) -> bool:
+def is_possible(kind: FaultKind) -> bool:
     """Does this machine allow such a fault?"""
     match kind:
-        case Kind.CLOCK_JUMP:
+        case FaultKind.CLOCK_JUMP:
             return has_clocks()
-        case Kind.FULL_DISK:
+        case FaultKind.FULL_DISK:
             return has_small_disks()
     return True
 
@@ -170,7 +170,7 @@ class _Run:
         self.coming: set[asyncio.Task[None]] = set()
         """Parties that are to be started or continued."""
         (disk := folder / DISK).mkdir()
-        self.disk = SmallDisk(disk) if Kind.FULL_DISK in schedule.kinds else None
+        self.disk = SmallDisk(disk) if FaultKind.FULL_DISK in schedule.kinds else None
         self.has_room = asyncio.Event()
         self.has_room.set()
 
@@ -235,21 +235,21 @@ class _Run:
         if fault.victim is not None and not any(life.party is fault.victim for life in self.lives):
             return  # workers that greet each other are ahead of the ends
         self.fired.add(number)
-        self.last_event = self.loop.time() + (fault.seconds if fault.kind is Kind.BLACK_HOLE else 0.0)
+        self.last_event = self.loop.time() + (fault.seconds if fault.kind is FaultKind.BLACK_HOLE else 0.0)
         match fault.kind:
-            case Kind.SLEEP:
+            case FaultKind.SLEEP:
                 stopped = [life for life in self.lives if life.status is None]
                 for life in stopped:
                     life.signal(signal.SIGSTOP)
                 self.later(self.go_on(stopped, fault.seconds))
-            case Kind.CLOCK_JUMP if fault.victim is not None:
+            case FaultKind.CLOCK_JUMP if fault.victim is not None:
                 set_clock(clock_of(fault.victim, self.folder), round(fault.seconds))
-            case Kind.FULL_DISK if self.disk is not None:
+            case FaultKind.FULL_DISK if self.disk is not None:
                 self.has_room.clear()
                 self.disk.fill()
                 self.later(self.make_room(self.disk, fault.seconds))
             case _ if fault.victim is not None and (life := self.life_of(fault.victim)).status is None:
-                if fault.kind is Kind.STOP:
+                if fault.kind is FaultKind.STOP:
                     life.signal(signal.SIGSTOP)
                     self.later(self.go_on([life], fault.seconds))
                 else:

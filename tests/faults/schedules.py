@@ -63,7 +63,7 @@ class Client(StrEnum):
     BLOCKING = "blocking"
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     CUT = "cut"
     HALF_CLOSE = "half-close"
     BLACK_HOLE = "black hole"
@@ -91,17 +91,17 @@ class Kind(StrEnum):
     @property
     def is_slowness(self) -> bool:
         """Nothing breaks, it only takes longer."""
-        return self in (Kind.DELAY, Kind.THROTTLE)
+        return self in (FaultKind.DELAY, FaultKind.THROTTLE)
 
     @property
     def is_harmless(self) -> bool:
         """Everything must go well all the same."""
-        return self.is_slowness or self in (Kind.SLEEP, Kind.CLOCK_JUMP)
+        return self.is_slowness or self in (FaultKind.SLEEP, FaultKind.CLOCK_JUMP)
 
     @property
     def has_turns(self) -> bool:
         """Does it happen to one party after the other?"""
-        return self in (Kind.STOP, Kind.CLOCK_JUMP)
+        return self in (FaultKind.STOP, FaultKind.CLOCK_JUMP)
 
 
 class Method(StrEnum):
@@ -112,9 +112,9 @@ class Method(StrEnum):
     SINK = "sink"
 
 
-_DAMAGE = (Kind.CUT, Kind.HALF_CLOSE, Kind.BLACK_HOLE, Kind.BIT_FLIP, Kind.STOP)
-_TWO_ENDS = (Kind.KILL_PRODUCER, Kind.KILL_CONSUMER, Kind.KILL_EXCHANGE)
-_MACHINES = (Kind.SLEEP, Kind.CLOCK_JUMP)
+_DAMAGE = (FaultKind.CUT, FaultKind.HALF_CLOSE, FaultKind.BLACK_HOLE, FaultKind.BIT_FLIP, FaultKind.STOP)
+_TWO_ENDS = (FaultKind.KILL_PRODUCER, FaultKind.KILL_CONSUMER, FaultKind.KILL_EXCHANGE)
+_MACHINES = (FaultKind.SLEEP, FaultKind.CLOCK_JUMP)
 BREAKING = (*_DAMAGE, *_TWO_ENDS)
 """What breaks an exchange's streams."""
 
@@ -129,7 +129,7 @@ class Cast:
     """Started before, in this order; each says where it listens, and is asked to end when all ends are over."""
     links: Mapping[Party, Party]
     """Who dials whom, through the proxy."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FaultKind, ...]
     """What may happen, in turn; beside slowness."""
     keeper: Party | None
     """Whose disk may be full."""
@@ -151,7 +151,7 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.PRODUCER, Party.CONSUMER),
         servers=(Party.EXCHANGE,),
         links={Party.PRODUCER: Party.EXCHANGE, Party.CONSUMER: Party.EXCHANGE},
-        kinds=(*BREAKING, *_MACHINES, Kind.FULL_DISK),
+        kinds=(*BREAKING, *_MACHINES, FaultKind.FULL_DISK),
         keeper=Party.EXCHANGE,
         shares=16,
     ),
@@ -159,7 +159,7 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.PRODUCER, Party.WORKER, Party.CONSUMER),
         servers=(Party.EXCHANGE,),
         links=dict.fromkeys((Party.PRODUCER, Party.WORKER, Party.CONSUMER), Party.EXCHANGE),
-        kinds=(*BREAKING, Kind.KILL_WORKER, *_MACHINES, Kind.FULL_DISK),
+        kinds=(*BREAKING, FaultKind.KILL_WORKER, *_MACHINES, FaultKind.FULL_DISK),
         keeper=Party.EXCHANGE,
         shares=9,
     ),
@@ -176,7 +176,7 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.CLIENT,),
         servers=(Party.SERVER,),
         links={Party.CLIENT: Party.SERVER},
-        kinds=(*_DAMAGE, Kind.KILL_CLIENT, Kind.KILL_SERVER, *_MACHINES),
+        kinds=(*_DAMAGE, FaultKind.KILL_CLIENT, FaultKind.KILL_SERVER, *_MACHINES),
         keeper=None,
         shares=7,
     ),
@@ -186,8 +186,15 @@ CASTS: Mapping[Subject, Cast] = {
         servers=(Party.BACK, Party.FRONT),
         links={Party.SENDER: Party.FRONT, Party.FRONT: Party.BACK, Party.READER: Party.BACK},
         kinds=(
-            *(Kind.CUT, Kind.HALF_CLOSE, Kind.STOP, Kind.KILL_FRONT, Kind.KILL_BACK, Kind.KILL_READER),
-            *(*_MACHINES, Kind.FULL_DISK),
+            *(
+                FaultKind.CUT,
+                FaultKind.HALF_CLOSE,
+                FaultKind.STOP,
+                FaultKind.KILL_FRONT,
+                FaultKind.KILL_BACK,
+                FaultKind.KILL_READER,
+            ),
+            *(*_MACHINES, FaultKind.FULL_DISK),
         ),
         keeper=Party.BACK,
         shares=8,
@@ -214,18 +221,18 @@ GATES = 0.4
 """The share of bridged channels that lead to a gate."""
 BARRIERS = 16
 """Of a gate, about."""
-_BRIDGED = tuple(kind for kind in CASTS[Subject.EXCHANGE].kinds if kind is not Kind.FULL_DISK)
+_BRIDGED = tuple(kind for kind in CASTS[Subject.EXCHANGE].kinds if kind is not FaultKind.FULL_DISK)
 _KEPT = CASTS[Subject.EXCHANGE].kinds
 CYCLE = 2 * len(_BRIDGED) + 2 * ceil(len(_KEPT) / 2)
 """So many schedules have every kind of fault on both carriers and with both retentions: one kind for each bridged
 channel, which does not outlive it, and two for each channel that keeps its rows."""
 
-_VICTIMS = {kind: Party(kind.removeprefix("kill ")) for kind in Kind if kind.startswith("kill ")}
+_VICTIMS = {kind: Party(kind.removeprefix("kill ")) for kind in FaultKind if kind.startswith("kill ")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    kind: Kind
+    kind: FaultKind
     link: Party
     """On which it happens, or whose bytes say when: that of the one who dials."""
     direction: Direction
@@ -246,7 +253,7 @@ class Fault:
     @property
     def flips(self) -> int:
         """The bits of the next byte that change."""
-        return 1 << self.bit if self.kind is Kind.BIT_FLIP else 0
+        return 1 << self.bit if self.kind is FaultKind.BIT_FLIP else 0
 
     @property
     def what(self) -> str:
@@ -346,7 +353,7 @@ class Schedule:
         if self.subject is Subject.MUTE:
             # Who sends over plain TCP does not know what has come.
             return not any(
-                fault.kind is Kind.KILL_FRONT or (fault.link, fault.kind) == (Party.SENDER, Kind.CUT)
+                fault.kind is FaultKind.KILL_FRONT or (fault.link, fault.kind) == (Party.SENDER, FaultKind.CUT)
                 for fault in self.faults
             )
         if self.resume_seconds:
@@ -355,7 +362,7 @@ class Schedule:
         return self.retention is Retention.REPLAY and not self.has_flips
 
     @property
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[FaultKind]:
         return {fault.kind for fault in self.faults}
 
     @property
@@ -384,7 +391,7 @@ class Schedule:
 
     @property
     def has_flips(self) -> bool:
-        return any(fault.kind is Kind.BIT_FLIP for fault in self.faults)
+        return any(fault.kind is FaultKind.BIT_FLIP for fault in self.faults)
 
 
 def generator(schedule: Schedule, party: str) -> Random:
@@ -406,9 +413,9 @@ def _draw_exchange(seed: int, number: int) -> Schedule:
     dice = _dice(Subject.EXCHANGE, seed, number, "schedule")
     row_permits = dice.choice((16, 64, 256, 1024, 8192))
     # Each round trip takes a while where there is a delay; elsewhere more of them give faults more to hit.
-    rounds = 24 if Kind.DELAY in kinds else 200
+    rounds = 24 if FaultKind.DELAY in kinds else 200
     rows = min(dice.randrange(1_500, 12_000), row_permits * rounds)
-    largest = dice.choice((1, 8) if Kind.BIT_FLIP in kinds else (1, 8, 64, 500))
+    largest = dice.choice((1, 8) if FaultKind.BIT_FLIP in kinds else (1, 8, 64, 500))
     rows = min(rows, 1_500 * largest)
     is_gate = retention is Retention.ONCE and _dice(Subject.EXCHANGE, seed, number, "gate").random() < GATES
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
@@ -434,13 +441,13 @@ def _draw_stages(seed: int, number: int) -> Schedule:
     cycle, place = divmod(number, len(kinds))
     carrier, retention = list(Carrier)[(place + cycle) % 2], list(Retention)[(place // 2 + cycle // 2) % 2]
     kind = kinds[place]
-    if kind is Kind.FULL_DISK:
+    if kind is FaultKind.FULL_DISK:
         retention = Retention.REPLAY
     # A channel that keeps rows has room for those that a worker gathers.
     row_permits = dice.choice((16, 64, 256, 1024) if retention is Retention.ONCE else (256, 1024))
-    largest = dice.choice((1, 8) if kind is Kind.BIT_FLIP else (1, 8, 64))
-    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
-    rows = min(dice.randrange(1_500, 8_000), row_permits * (24 if Kind.DELAY in slow else 200), 1_500 * largest)
+    largest = dice.choice((1, 8) if kind is FaultKind.BIT_FLIP else (1, 8, 64))
+    slow = [] if dice.random() < SLOW else [dice.choice((FaultKind.DELAY, FaultKind.THROTTLE))]
+    rows = min(dice.randrange(1_500, 8_000), row_permits * (24 if FaultKind.DELAY in slow else 200), 1_500 * largest)
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
     pipeline = Pipeline(rechunk_rows=dice.choice((1, 5, 50)), prefetch=dice.choice((0, 1, 8)))
     consumer = _draw_end(dice, min(largest, pipeline.rechunk_rows), rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
@@ -465,14 +472,14 @@ def _draw_resume(seed: int, number: int) -> Schedule:
     kinds, carrier = CASTS[Subject.RESUME].kinds, list(Carrier)[number % 2]
     cycle, place = divmod(number // 2, len(kinds))
     kind = kinds[place]
-    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    slow = [] if dice.random() < SLOW else [dice.choice((FaultKind.DELAY, FaultKind.THROTTLE))]
     row_permits = dice.choice((16, 64, 256, 1024, 8192))
-    largest = dice.choice((1, 8) if kind is Kind.BIT_FLIP else (1, 8, 64, 500))
-    rows = min(dice.randrange(1_500, 12_000), row_permits * (24 if Kind.DELAY in slow else 200), 1_500 * largest)
+    largest = dice.choice((1, 8) if kind is FaultKind.BIT_FLIP else (1, 8, 64, 500))
+    rows = min(dice.randrange(1_500, 12_000), row_permits * (24 if FaultKind.DELAY in slow else 200), 1_500 * largest)
     is_gate = dice.random() < GATES
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
     consumer = _draw_consumer(dice, dice.choice((1, row_permits // 8)), largest, rows)
-    cuts = [kind] * (dice.randrange(MOST_CUTS) if kind is Kind.CUT else 0)
+    cuts = [kind] * (dice.randrange(MOST_CUTS) if kind is FaultKind.CUT else 0)
     return Schedule(
         subject=Subject.RESUME,
         seed=seed,
@@ -493,9 +500,9 @@ def _draw_calls(seed: int, number: int) -> Schedule:
     dice = _dice(Subject.CALLS, seed, number, "schedule")
     kinds = CASTS[Subject.CALLS].kinds
     method, kind = list(Method)[number % len(Method)], kinds[number // len(Method) % len(kinds)]
-    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    slow = [] if dice.random() < SLOW else [dice.choice((FaultKind.DELAY, FaultKind.THROTTLE))]
     chunk_rows = dice.choice((1, 8, 64))
-    rows = chunk_rows * (24 if Kind.DELAY in slow else dice.randrange(60, 600))
+    rows = chunk_rows * (24 if FaultKind.DELAY in slow else dice.randrange(60, 600))
     takes_rows = rows if dice.random() < LEAVES else chunk_rows * dice.randrange(1, rows // chunk_rows)
     breaking = _dice(Subject.CALLS, seed, number, "source")
     breaks_at_row = breaking.randrange(rows) if breaking.random() < BREAKS else None
@@ -527,8 +534,8 @@ def _draw_mute(seed: int, number: int) -> Schedule:
     dice = _dice(Subject.MUTE, seed, number, "schedule")
     kinds = CASTS[Subject.MUTE].kinds
     kind = kinds[number % len(kinds)]
-    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
-    rows = dice.randrange(1_000, 4_000) if Kind.DELAY in slow else dice.randrange(10_000, 60_000)
+    slow = [] if dice.random() < SLOW else [dice.choice((FaultKind.DELAY, FaultKind.THROTTLE))]
+    rows = dice.randrange(1_000, 4_000) if FaultKind.DELAY in slow else dice.randrange(10_000, 60_000)
     idle_seconds = dice.choice((0.0, 0.5, 1.5))
     return Schedule(
         subject=Subject.MUTE,
@@ -551,12 +558,12 @@ _DRAWS = {
 }
 
 
-def _cell(seed: int, number: int) -> tuple[Carrier, Retention, Sequence[Kind]]:
+def _cell(seed: int, number: int) -> tuple[Carrier, Retention, Sequence[FaultKind]]:
     """Of each cycle the first schedules are of bridged channels, the rest keep their rows; some are slow as well."""
     cycle, place = divmod(number, CYCLE)
     carrier = list(Carrier)[place % 2]
     place //= 2
-    slow = {1: [Kind.DELAY], 3: [Kind.THROTTLE]}.get(place % 4, [])
+    slow = {1: [FaultKind.DELAY], 3: [FaultKind.THROTTLE]}.get(place % 4, [])
     if place < len(_BRIDGED):
         return carrier, Retention.ONCE, [*slow, _BRIDGED[place]]
     kinds = list(_KEPT)
@@ -584,7 +591,7 @@ def _draw_consumer(dice: Random, acknowledged_rows: int, chunk_rows: int, rows: 
 
 def _draw_faults(
     subject: Subject,
-    kinds: Sequence[Kind],
+    kinds: Sequence[FaultKind],
     dice: Random,
     rows: int,
     row_permits: int,
@@ -595,19 +602,19 @@ def _draw_faults(
     return tuple(
         _draw_fault(subject, kind, dice, rows, row_permits, turn, method)
         for kind in kinds
-        for _ in range(dice.randrange(1, 5) if kind is Kind.BIT_FLIP else 1)
+        for _ in range(dice.randrange(1, 5) if kind is FaultKind.BIT_FLIP else 1)
     )
 
 
 def _draw_fault(
-    subject: Subject, kind: Kind, dice: Random, rows: int, row_permits: int, turn: int, method: Method | None
+    subject: Subject, kind: FaultKind, dice: Random, rows: int, row_permits: int, turn: int, method: Method | None
 ) -> Fault:
     cast = CASTS[subject]
     # Half of a sender's connection is its end.
-    is_end = (subject, kind) == (Subject.MUTE, Kind.HALF_CLOSE)
+    is_end = (subject, kind) == (Subject.MUTE, FaultKind.HALF_CLOSE)
     link = dice.choice(tuple(party for party in cast.links if not (is_end and party is Party.SENDER)))
     # What comes back is all framing and counts, and flipped bits of data are mostly those of values.
-    is_data = dice.random() < (0.4 if kind is Kind.BIT_FLIP else 0.75)
+    is_data = dice.random() < (0.4 if kind is FaultKind.BIT_FLIP else 0.75)
     # Outside of its workers, a word count has nothing that comes back; between them, what does is ahead of the ends.
     is_data |= link in (Party.SENDER, Party.READER) or (subject is Subject.MUTE and kind.has_turns)
     data = _data_of(link, method)
@@ -615,15 +622,15 @@ def _draw_fault(
     direction = way if is_data or len(data) > 1 else _OPPOSITE[way]
     after_bytes = dice.randrange(100) if kind.is_slowness else _draw_place(dice, is_data, rows, row_permits)
     victim = cast.parties[turn % len(cast.parties)] if kind.has_turns else _VICTIMS.get(kind)
-    if kind is Kind.FULL_DISK:
+    if kind is FaultKind.FULL_DISK:
         victim = cast.keeper
     seconds = {
-        Kind.DELAY: dice.uniform(0.002, 0.03),
-        Kind.BLACK_HOLE: dice.uniform(0.5, 6.0),
-        Kind.STOP: dice.choice((1.0, 12.0)),
-        Kind.SLEEP: dice.choice((1.0, 12.0)),
-        Kind.CLOCK_JUMP: dice.choice(JUMPS_SECONDS),
-        Kind.FULL_DISK: dice.uniform(0.3, 3.0),
+        FaultKind.DELAY: dice.uniform(0.002, 0.03),
+        FaultKind.BLACK_HOLE: dice.uniform(0.5, 6.0),
+        FaultKind.STOP: dice.choice((1.0, 12.0)),
+        FaultKind.SLEEP: dice.choice((1.0, 12.0)),
+        FaultKind.CLOCK_JUMP: dice.choice(JUMPS_SECONDS),
+        FaultKind.FULL_DISK: dice.uniform(0.3, 3.0),
     }.get(kind, dice.uniform(0.05, 0.5))
     return Fault(
         kind=kind,

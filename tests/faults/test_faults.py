@@ -20,7 +20,7 @@ from tests.faults.schedules import (
     Client,
     End,
     Fault,
-    Kind,
+    FaultKind,
     Method,
     Party,
     Retention,
@@ -94,14 +94,14 @@ def test_a_cycle_has_every_kind_of_fault_in_every_way(seed: int, cycle: int, sub
     }
     wanted = set(product(CASTS[subject].kinds, of_few.get(subject, product(Carrier, Retention))))
     if subject in (Subject.EXCHANGE, Subject.STAGES):  # nothing of a bridged channel is on a disk
-        wanted -= {(Kind.FULL_DISK, (carrier, Retention.ONCE)) for carrier in Carrier}
+        wanted -= {(FaultKind.FULL_DISK, (carrier, Retention.ONCE)) for carrier in Carrier}
     assert found == wanted
-    assert {Kind.DELAY, Kind.THROTTLE} < {fault.kind for each in schedules for fault in each.faults}
+    assert {FaultKind.DELAY, FaultKind.THROTTLE} < {fault.kind for each in schedules for fault in each.faults}
 
 
-@pytest.mark.parametrize("kind", [Kind.STOP, Kind.CLOCK_JUMP])
+@pytest.mark.parametrize("kind", [FaultKind.STOP, FaultKind.CLOCK_JUMP])
 @pytest.mark.parametrize("subject", Subject)
-def test_each_process_has_its_turn(subject: Subject, kind: Kind) -> None:
+def test_each_process_has_its_turn(subject: Subject, kind: FaultKind) -> None:
     faults = [fault for number in range(6 * CYCLES[subject]) for fault in draw(subject, SEED, number).faults]
     assert {fault.victim for fault in faults if fault.kind is kind} == set(CASTS[subject].parties)
 
@@ -134,7 +134,9 @@ END = End(client=Client.ASYNCIO, largest_chunk_rows=ROWS_OF_FLIPS // 2)
 def flips(*ways: tuple[Party, Direction]) -> tuple[Fault, ...]:
     """Two values are altered on each way."""
     return tuple(
-        Fault(kind=Kind.BIT_FLIP, link=link, direction=direction, after_bytes=int(share * 24 * ROWS_OF_FLIPS), bit=3)
+        Fault(
+            kind=FaultKind.BIT_FLIP, link=link, direction=direction, after_bytes=int(share * 24 * ROWS_OF_FLIPS), bit=3
+        )
         for link, direction in ways
         for share in (0.3, 0.7)
     )
@@ -210,7 +212,7 @@ def made_up(**changes: Any) -> Evidence:
     return replace(well, **changes)
 
 
-def schedule(retention: Retention, kind: Kind = Kind.CUT) -> Schedule:
+def schedule(retention: Retention, kind: FaultKind = FaultKind.CUT) -> Schedule:
     end = End(client=Client.ASYNCIO, largest_chunk_rows=50)
     fault = Fault(kind=kind, link=Party.CONSUMER, direction=Direction.UP, after_bytes=10)
     return Schedule(retention=retention, row_permits=64, rows=ROWS, producer=end, consumer=end, faults=(fault,))
@@ -261,7 +263,7 @@ GAVE, OPENED, OVER = {"event": "gave", "rows": 1}, {"event": "opened"}, {"event"
 ANSWERED = {"event": "ended", "outcome": "answered 2"}
 HALF = consumer(took(1.0, 0, 50), ends=False)
 REPLAY = schedule(Retention.REPLAY)
-HALVED = schedule(Retention.ONCE, Kind.HALF_CLOSE)
+HALVED = schedule(Retention.ONCE, FaultKind.HALF_CLOSE)
 
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("ends in time", {"lives": [life(Party.EXCHANGE), life(Party.CONSUMER, -9, hung=True)]}),
@@ -277,7 +279,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("consumed is received", {"producer": [{"event": "ended", "at": 1.5, "outcome": "kept 99"}], "schedule": REPLAY}),
     ("consumed is received", {"consumer": HALF, "schedule": REPLAY}),
     ("what can go on does", {"consumer": HALF, "producer": HALF, "schedule": REPLAY, "fired": {0}}),
-    ("what can go on does", {"producer": HALF, "schedule": schedule(Retention.ONCE, Kind.DELAY), "fired": {0}}),
+    ("what can go on does", {"producer": HALF, "schedule": schedule(Retention.ONCE, FaultKind.DELAY), "fired": {0}}),
     ("the bound holds", {"server_says": [{"event": "stopped", "channels": [{"peak_rows_held": 65}]}]}),
     ("the bound holds", {"producer": [{"event": "numbers", "peaks": {"peak_rows_held": 65}}], "fired": {0}}),
     ("an answer tells what was taken", called(Method.SINK, client=[ANSWERED, OVER], server=[took(1.0, 0, 1)])),
@@ -332,7 +334,9 @@ def test_a_schedule_counts_once_for_its_subject_and_each_fault() -> None:
         called(Method.SINK, client=[ANSWERED, OVER], server=[took(1.0, 0, 1), took(1.0, 1, 1)]),
         counted(more=0, parts=0),
         # The sender's connection has ended within a word.
-        counted(more=0, parts=1, fault=Fault(kind=Kind.CUT, link=Party.SENDER, direction=Direction.UP, after_bytes=1)),
+        counted(
+            more=0, parts=1, fault=Fault(kind=FaultKind.CUT, link=Party.SENDER, direction=Direction.UP, after_bytes=1)
+        ),
     ],
 )
 def test_what_the_laws_allow_is_no_fault(changes: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ import grpc
 import pyarrow as pa
 
 from permitflow.carriers.addresses import parsed
-from permitflow.carriers.byte_stream import KIND_OF_METHOD, Kind, read_header
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, StreamMessageKind, read_header
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.packets import COOKIE_BYTES, Challenge, Data, Hello, Open, decode, encode
@@ -98,16 +98,16 @@ class _Connection:
     def framed(self, content: bytes) -> bytes:
         """A message with its checksum."""
         message = b"".join(self._checksums.add([content]))
-        return header(Kind.MESSAGE, len(message)) + message
+        return header(StreamMessageKind.MESSAGE, len(message)) + message
 
     async def agreement(self) -> str:
         """Wait for the first message; the exchange's error, if one comes instead."""
         heard = bytearray()
-        while not heard or _kinds(heard)[-1:] == [Kind.PING] or not _kinds(heard):
+        while not heard or _kinds(heard)[-1:] == [StreamMessageKind.PING] or not _kinds(heard):
             if not (some := await self._loop.sock_recv(self.socket, _READ_BYTES)):
                 return "hung up"
             heard += some
-        return "" if Kind.STATUS not in _kinds(heard) else _last_word(heard)
+        return "" if StreamMessageKind.STATUS not in _kinds(heard) else _last_word(heard)
 
     async def answer(self) -> str:
         """The name of the error with which the exchange ends the stream, or how else it ends."""
@@ -124,9 +124,9 @@ class _Connection:
         self.socket.close()
 
 
-def _kinds(heard: bytearray) -> list[Kind]:
+def _kinds(heard: bytearray) -> list[StreamMessageKind]:
     """Of the messages that have begun."""
-    view, found = memoryview(heard), list[Kind]()
+    view, found = memoryview(heard), list[StreamMessageKind]()
     while len(view) >= HEADER_BYTES:
         kind, size = read_header(view, "the exchange", 1 << 26)
         found.append(kind)
@@ -139,7 +139,7 @@ def _last_word(heard: bytearray) -> str:
     with suppress(PermitflowError, struct.error):
         while len(view) >= HEADER_BYTES:
             kind, size = read_header(view, "the exchange")
-            if kind is Kind.STATUS:
+            if kind is StreamMessageKind.STATUS:
                 return type(decode_status(bytes(view[HEADER_BYTES : HEADER_BYTES + size]), who="it")).__name__
             view = view[HEADER_BYTES + size :]
     return "hung up"
@@ -216,7 +216,7 @@ async def _slow_loris(target: Target, answers: Counter[str]) -> None:
         connection = await _Connection(target.tcp).made()
         with closing(connection.socket):
             answer = asyncio.create_task(connection.answer())
-            for byte in header(Kind.GET) + connection.framed(_get()):
+            for byte in header(StreamMessageKind.GET) + connection.framed(_get()):
                 if answer.done():
                     break
                 with suppress(ConnectionError):
@@ -304,7 +304,7 @@ async def _never_reading(target: Target, answers: Counter[str]) -> None:
             await connection.call(CONTROL)
             asked = pb.ControlRequest(statistics=pb.StatisticsRequest()).SerializeToString()
             request = b"".join(Checksums(wanted=True).add([asked]))
-            request = header(Kind.MESSAGE, len(request)) + request
+            request = header(StreamMessageKind.MESSAGE, len(request)) + request
             with suppress(TimeoutError):
                 async with asyncio.timeout(target.seconds):
                     while True:
@@ -554,7 +554,10 @@ OF_STRANGERS: Final[dict[str, tuple[str, Attack]]] = {
     "connections that are reset at once": ("tcp", _connect_and_reset),
     "calls that are reset at once": ("tcp", _call_and_reset),
     "bytes of another protocol": ("tcp", _bytes(b"GET / HTTP/1.1\r\n\r\n")),
-    "a first message of 4 GiB": ("tcp", _bytes(header(Kind.GET) + header(Kind.MESSAGE, 2**32 - 1))),
+    "a first message of 4 GiB": (
+        "tcp",
+        _bytes(header(StreamMessageKind.GET) + header(StreamMessageKind.MESSAGE, 2**32 - 1)),
+    ),
     "permits that were never had": ("tcp", _conversation(GET_STREAM, _get(), _OVERRUN)),
     "more rows than there are permits": (
         "tcp",

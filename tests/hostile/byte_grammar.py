@@ -9,7 +9,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from permitflow.carriers.byte_stream import KIND_OF_METHOD, Kind, read_header
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, StreamMessageKind, read_header
 from permitflow.carriers.connection import HEALTH_CHECK
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.packets import (
@@ -99,15 +99,28 @@ def _framed(draw: st.DrawFn) -> list[bytes | Hears]:
             case _, 0:
                 parts.append(header(draw(st.integers(0, 255)), draw(st.sampled_from(_SIZES))))
             case _, 1:
-                parts.append(header(draw(st.sampled_from([Kind.PING, Kind.END, Kind.STATUS, Kind.GET]))))
+                parts.append(
+                    header(
+                        draw(
+                            st.sampled_from(
+                                [
+                                    StreamMessageKind.PING,
+                                    StreamMessageKind.END,
+                                    StreamMessageKind.STATUS,
+                                    StreamMessageKind.GET,
+                                ]
+                            )
+                        )
+                    )
+                )
             case Says(), kind:
                 message = checked.message(step)
                 wrong_bytes = draw(st.sampled_from([-1, 1, 100])) if kind == 2 else 0
-                parts.append(header(Kind.MESSAGE, max(0, len(message) + wrong_bytes)) + message)
+                parts.append(header(StreamMessageKind.MESSAGE, max(0, len(message) + wrong_bytes)) + message)
             case Waits(), _:
                 parts.append(Hears(0))
             case Does.HALF_CLOSES, _:
-                parts.append(header(Kind.END))
+                parts.append(header(StreamMessageKind.END))
     return parts
 
 
@@ -117,7 +130,7 @@ def said_over_tcp(session: Session) -> Bytes:
     for step in session.steps:
         if isinstance(step, Says):
             message = checked.message(step)
-            writes.append(header(Kind.MESSAGE, len(message)) + message)
+            writes.append(header(StreamMessageKind.MESSAGE, len(message)) + message)
         elif isinstance(step, Waits):
             writes.append(Hears(0))
     return Bytes(tuple(writes), End.HALF_CLOSES)
@@ -127,7 +140,7 @@ def answered_over_tcp(heard: bytes | bytearray) -> set[int]:
     """The streams of a connection that have been answered, by what was heard: 0 is the only one."""
     while len(heard) >= HEADER_BYTES:
         kind, size_bytes = read_header(memoryview(heard), "the exchange")
-        if kind is not Kind.PING:
+        if kind is not StreamMessageKind.PING:
             return {0}
         heard = heard[HEADER_BYTES + size_bytes :]
     return set()

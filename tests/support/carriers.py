@@ -11,7 +11,7 @@ import grpc
 import pyarrow as pa
 
 from permitflow import ChannelParameters
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.carriers.grpc_calls import Context
@@ -155,7 +155,7 @@ async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
         far, _ = listener.accept()
     dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
     acceptor = TcpStream(far, who="the dialler", is_acceptor=True)
-    dialler.call(Kind.PUT)
+    dialler.call(StreamMessageKind.PUT)
     assert await acceptor.method() == PUT_STREAM
     acceptor.write([b"agreed"])
     yield dialler, acceptor

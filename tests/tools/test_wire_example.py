@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.framing import HEADER_BYTES, parse_header
 from permitflow.wire.checksum import CHECKSUM_BYTES
 from tests.support.served import served
@@ -63,5 +63,5 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
         assert parsed is not None, head
         kind, size = parsed
         body = await reader.readexactly(size)
-        if kind != Kind.PING:
+        if kind != StreamMessageKind.PING:
             return head + body

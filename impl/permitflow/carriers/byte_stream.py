@@ -48,7 +48,7 @@ from permitflow.wire.wire_errors import (
 )
 
 
-class Kind(IntEnum):
+class StreamMessageKind(IntEnum):
     """The kind of the message behind a header."""
 
     MESSAGE = 0
@@ -69,14 +69,14 @@ class Kind(IntEnum):
 
 
 # Indexing costs a tenth of a call.
-_KINDS = tuple(Kind)
-METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
+_KINDS = tuple(StreamMessageKind)
+METHODS = {StreamMessageKind.GET: GET_STREAM, StreamMessageKind.PUT: PUT_STREAM, StreamMessageKind.CONTROL: CONTROL}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
 def read_header(
     data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES, *, is_known: bool = False
-) -> tuple[Kind, int]:
+) -> tuple[StreamMessageKind, int]:
     """Decode a header that ``who`` has sent: the message's kind and its length, at most ``most_bytes``.
 
     ``is_known``: it has sent one before, so that it speaks permitflow.
@@ -98,21 +98,27 @@ def read_header(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
     kind, size = parsed
-    if kind > Kind.TOKEN:
-        raise UndecodableDataError(what=f"a message of kind {kind}", reason=f"{Kind.TOKEN:d} is the last kind")
-    if kind != Kind.MESSAGE:
+    if kind > StreamMessageKind.TOKEN:
+        raise UndecodableDataError(
+            what=f"a message of kind {kind}", reason=f"{StreamMessageKind.TOKEN:d} is the last kind"
+        )
+    if kind != StreamMessageKind.MESSAGE:
         most_bytes = _CONTENT_BYTES.get(kind, 0)
     if size > most_bytes:
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{most_bytes} are the most")
     return _KINDS[kind], size
 
 
-_CONTENT_BYTES: dict[int, int] = {Kind.STATUS: 64 << 10, Kind.TOKEN: MOST_TOKEN}
+_CONTENT_BYTES: dict[int, int] = {StreamMessageKind.STATUS: 64 << 10, StreamMessageKind.TOKEN: MOST_TOKEN}
 # What the dialler of each method may send.  A Put is as short as a Get; chunks come after the agreement.
 FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
-_MOST_BYTES = {Kind.GET: FRAMES_BYTES, Kind.PUT: FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
+_MOST_BYTES = {
+    StreamMessageKind.GET: FRAMES_BYTES,
+    StreamMessageKind.PUT: FRAMES_BYTES,
+    StreamMessageKind.CONTROL: MOST_REQUEST_BYTES + (1 << 10),
+}
 _MOST_AHEAD = 64  # of undelivered messages; the kernel keeps the rest, and then the peer waits
-_MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
+_MESSAGE = StreamMessageKind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
 _VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up
 _FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlier may lose it
 
@@ -120,7 +126,7 @@ _FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlie
 def last_word(error: Exception) -> bytes:
     """What an acceptor says at the end, if not in good order."""
     told = encode_status(error)
-    return header(Kind.STATUS, len(told)) + told
+    return header(StreamMessageKind.STATUS, len(told)) + told
 
 
 def _body_for_arrow(size_bytes: int) -> memoryview:
@@ -136,7 +142,7 @@ class StreamOptions(TypedDict, total=False):
     handshake_seconds: float
 
 
-class ByteStream(PipeCarrier[Kind]):
+class ByteStream(PipeCarrier[StreamMessageKind]):
     """A stream over a pipe of its own."""
 
     def __init__(
@@ -161,7 +167,7 @@ class ByteStream(PipeCarrier[Kind]):
         self._who, self._is_acceptor = who, is_acceptor
         # Received messages.
         self._most_bytes = 0 if is_acceptor else MAX_ANSWER_BYTES
-        self._inbox: deque[tuple[Kind, Received]] = deque()
+        self._inbox: deque[tuple[StreamMessageKind, Received]] = deque()
         self._has_end_come = self._has_ended = self._is_known = False
         self._method: asyncio.Future[str] = self._loop.create_future()
         self.token: str | None = None
@@ -224,14 +230,14 @@ class ByteStream(PipeCarrier[Kind]):
     def _hear(self) -> None:
         self._heartbeat.has_sign = True
 
-    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+    def _read_header(self, data: memoryview) -> tuple[StreamMessageKind, int]:
         found = read_header(data, self._who, self._most_bytes, is_known=self._is_known)
         self._is_known = True
         return found
 
-    def _note(self, kind: Kind, payload: Received) -> None:
+    def _note(self, kind: StreamMessageKind, payload: Received) -> None:
         """Process a complete message."""
-        if kind is Kind.PING:
+        if kind is StreamMessageKind.PING:
             return
         if self._is_acceptor and not self._method.done():
             self._note_method(kind, payload)
@@ -239,18 +245,21 @@ class ByteStream(PipeCarrier[Kind]):
         if self._late is not None:
             self._late.cancel()
         self._inbox.append((kind, payload))
-        self._has_end_come |= kind in (Kind.END, Kind.STATUS)  # nothing follows either of them
+        self._has_end_come |= kind in (
+            StreamMessageKind.END,
+            StreamMessageKind.STATUS,
+        )  # nothing follows either of them
         if self._listener is None and len(self._inbox) >= _MOST_AHEAD:
             self._unwatch()
 
-    def _note_method(self, kind: Kind, payload: Received) -> None:
-        if kind is Kind.TOKEN and self.token is None:
+    def _note_method(self, kind: StreamMessageKind, payload: Received) -> None:
+        if kind is StreamMessageKind.TOKEN and self.token is None:
             self.token = bytes(payload).decode("ascii", errors="replace")
             return
         if kind not in METHODS:
             raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
-        self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
-        if kind is Kind.CONTROL and self._late is not None:  # a control client has no deadline
+        self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is StreamMessageKind.PUT
+        if kind is StreamMessageKind.CONTROL and self._late is not None:  # a control client has no deadline
             self._late.cancel()
         self._method.set_result(METHODS[kind])
 
@@ -274,10 +283,10 @@ class ByteStream(PipeCarrier[Kind]):
                 if inbox and not is_in_time:
                     self._deliver_later()
                     return
-            elif kind is Kind.END and not self._has_ended:
+            elif kind is StreamMessageKind.END and not self._has_ended:
                 self._has_ended = True
                 self._listener.on_end()
-            elif kind is Kind.STATUS and not self._is_acceptor:
+            elif kind is StreamMessageKind.STATUS and not self._is_acceptor:
                 inbox.clear()
                 error = decode_status(bytes(payload), who=self._who)
                 # The peer does not know where it was dialled.
@@ -294,9 +303,9 @@ class ByteStream(PipeCarrier[Kind]):
 
     # Writing.
 
-    def call(self, kind: Kind, token: str | None = None) -> None:
+    def call(self, kind: StreamMessageKind, token: str | None = None) -> None:
         """Tell the acceptor who calls, if there is a token, and which method."""
-        shown = b"" if token is None else header(Kind.TOKEN, len(token)) + token.encode("ascii")
+        shown = b"" if token is None else header(StreamMessageKind.TOKEN, len(token)) + token.encode("ascii")
         self._send([shown + header(kind)])
 
     def write(self, message: Sequence[Buffer]) -> bool:
@@ -324,7 +333,7 @@ class ByteStream(PipeCarrier[Kind]):
     def _close_half(self) -> None:
         """An acceptor says so by ``finish``, when all is over."""
         if not self._is_acceptor:
-            self._send([header(Kind.END)])
+            self._send([header(StreamMessageKind.END)])
 
     def _send(self, pieces: Sequence[Buffer]) -> bool:
         return not self._is_broken and super()._send(pieces)
@@ -360,7 +369,7 @@ class ByteStream(PipeCarrier[Kind]):
         if self._is_broken or self._rest:
             self.close()
             return
-        last = header(Kind.END) if error is None else last_word(error)
+        last = header(StreamMessageKind.END) if error is None else last_word(error)
         with suppress(OSError, PermitflowError):  # a pipe over datagrams may also notice that its peer breaks the rules
             async with patience(self._silence_seconds):
                 await sent_all(self._pipe, self._before_last() + last)

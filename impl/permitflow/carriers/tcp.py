@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Unpack
 
 from permitflow.carriers.addresses import parsed
-from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind, StreamOptions
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamMessageKind, StreamOptions
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
@@ -50,7 +50,7 @@ class TcpStream(ByteStream):
         if self._sending.acquire(blocking=False):
             try:
                 if not self._is_within_message:
-                    ping = self._ping_rest or header(Kind.PING)
+                    ping = self._ping_rest or header(StreamMessageKind.PING)
                     self._ping_rest = ping  # TLS has encrypted it, even if there is no room
                     self._ping_rest = ping[self._pipe.send((ping,)) :]
             except OSError:

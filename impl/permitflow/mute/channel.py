@@ -14,7 +14,7 @@ from typing import ClassVar
 from permitflow.lasting import lasting_task
 from permitflow.mute.graph import Marks
 from permitflow.mute.messages import (
-    Kind,
+    LinkMessageKind,
     Peer,
     data_body,
     in_messages,
@@ -54,7 +54,7 @@ class Dialling:
 
     _word: ClassVar[str]
     """What events call it."""
-    _expects: ClassVar[tuple[Kind, ...]]
+    _expects: ClassVar[tuple[LinkMessageKind, ...]]
     """What the peer may say at first."""
     _has_handshake: ClassVar[bool] = False
 
@@ -86,14 +86,14 @@ class Dialling:
     def _on_open(self) -> None:
         """There is a new connection."""
 
-    def _on_message(self, kind: Kind, body: bytes) -> None:
+    def _on_message(self, kind: LinkMessageKind, body: bytes) -> None:
         """An expected message has come."""
 
     def _on_lost(self, reason: str) -> None:
         self._peer = None
         self.pipeline.hear({"event": "lost", self._word: self.name, "reason": reason})
 
-    def _say(self, kind: Kind, body: bytes) -> None:
+    def _say(self, kind: LinkMessageKind, body: bytes) -> None:
         """Write a message; without a connection it is dropped."""
         if self._peer is not None:
             self._peer.send(kind, body)
@@ -115,7 +115,7 @@ class Sender(Dialling):
     marks: Marks = UNACKNOWLEDGED
 
     _word: ClassVar[str] = "sink"
-    _expects: ClassVar[tuple[Kind, ...]] = (Kind.ACKNOWLEDGE,)
+    _expects: ClassVar[tuple[LinkMessageKind, ...]] = (LinkMessageKind.ACKNOWLEDGE,)
 
     def __post_init__(self) -> None:
         """Begin to connect."""
@@ -131,7 +131,7 @@ class Sender(Dialling):
 
     def _send_again(self) -> None:
         for number, lines in self._unacknowledged:
-            self._say(Kind.DATA, data_body(number, lines))
+            self._say(LinkMessageKind.DATA, data_body(number, lines))
 
     def _begin(self, **facts: object) -> None:
         self.pipeline.hear({"event": "opened", self._word: self.name, **facts})
@@ -146,10 +146,10 @@ class Sender(Dialling):
         for portion in [*in_messages(lines)]:  # all of them, or none
             self._last += 1
             self._unacknowledged.append((self._last, portion))
-            self._say(Kind.DATA, data_body(self._last, portion))
+            self._say(LinkMessageKind.DATA, data_body(self._last, portion))
         self.pipeline.report(self.name, len(self._unacknowledged))
 
-    def _on_message(self, kind: Kind, body: bytes) -> None:
+    def _on_message(self, kind: LinkMessageKind, body: bytes) -> None:
         number, safe = read_number(body), dict[str, int]()
         while self._unacknowledged and self._unacknowledged[0][0] <= number:
             _, lines = self._unacknowledged.popleft()
@@ -176,7 +176,7 @@ class Boundary(Sender):
     """Is called when the lines of an origin before this number are safe."""
 
     _word: ClassVar[str] = "boundary"
-    _expects: ClassVar[tuple[Kind, ...]] = (Kind.WELCOME, Kind.SIGNAL)
+    _expects: ClassVar[tuple[LinkMessageKind, ...]] = (LinkMessageKind.WELCOME, LinkMessageKind.SIGNAL)
     _has_handshake: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -189,17 +189,17 @@ class Boundary(Sender):
         # Who mutes now is told before the welcome; until then this boundary mutes in their place.
         self.pipeline.graph.reconnect(self.name, self._remote)
         self.pipeline.settle()
-        self._say(Kind.HELLO, self.name.encode())
+        self._say(LinkMessageKind.HELLO, self.name.encode())
         self._send_again()
 
-    def _on_message(self, kind: Kind, body: bytes) -> None:
+    def _on_message(self, kind: LinkMessageKind, body: bytes) -> None:
         match kind:
-            case Kind.SIGNAL:
+            case LinkMessageKind.SIGNAL:
                 self.pipeline.graph.receive(self.name, self._remote, read_signal(body))
                 self.pipeline.settle()
-            case Kind.WELCOME:
+            case LinkMessageKind.WELCOME:
                 if self._peer is not None:
-                    self._peer.expect(Kind.SIGNAL, Kind.ACKNOWLEDGE)
+                    self._peer.expect(LinkMessageKind.SIGNAL, LinkMessageKind.ACKNOWLEDGE)
                 self._begin(to=body.decode())
             case _:
                 super()._on_message(kind, body)
@@ -251,7 +251,7 @@ class Inlet:
         self._accepted += 1
         name = f"{self.name}/{self._accepted}"
         peer = Peer(
-            expects=(Kind.HELLO,),
+            expects=(LinkMessageKind.HELLO,),
             on_message=lambda kind, body: self._on_message(name, kind, body),
             on_lost=lambda reason: self._on_lost(name, reason),
             handshake_seconds=self.handshake_seconds,
@@ -259,17 +259,19 @@ class Inlet:
         self._connections[name] = _Upstream(peer)
         return peer
 
-    def _on_message(self, name: str, kind: Kind, body: bytes) -> None:
+    def _on_message(self, name: str, kind: LinkMessageKind, body: bytes) -> None:
         upstream = self._connections[name]
-        if kind is Kind.DATA:
+        if kind is LinkMessageKind.DATA:
             upstream.received, lines = read_data(body)
             self.feed(lines)
             return
         caller = body.decode()
         upstream.is_known = True
-        upstream.peer.expect(Kind.DATA)
-        self.pipeline.add_remote(name, self.name, lambda signal: upstream.peer.send(Kind.SIGNAL, signal_body(signal)))
-        upstream.peer.send(Kind.WELCOME, self.name.encode())
+        upstream.peer.expect(LinkMessageKind.DATA)
+        self.pipeline.add_remote(
+            name, self.name, lambda signal: upstream.peer.send(LinkMessageKind.SIGNAL, signal_body(signal))
+        )
+        upstream.peer.send(LinkMessageKind.WELCOME, self.name.encode())
         self.pipeline.hear({"event": "opened", "inlet": name, "from": caller})
 
     def _acknowledge(self) -> None:
@@ -305,4 +307,4 @@ class _Upstream:
         """Say that all is safe that has come."""
         if self.received > self.acknowledged:
             self.acknowledged = self.received
-            self.peer.send(Kind.ACKNOWLEDGE, number_body(self.received))
+            self.peer.send(LinkMessageKind.ACKNOWLEDGE, number_body(self.received))

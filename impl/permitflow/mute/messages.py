@@ -30,7 +30,7 @@ _MOST_SHORT_BYTES = 1_024
 """The most bytes of every other message."""
 
 
-class Kind(IntEnum):
+class LinkMessageKind(IntEnum):
     """What a message says."""
 
     HELLO = 16
@@ -51,10 +51,10 @@ class Kind(IntEnum):
     """The last message: why the connection ends."""
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in LinkMessageKind}
 
 
-def message(kind: Kind, body: bytes = b"", number: int = 0) -> bytes:
+def message(kind: LinkMessageKind, body: bytes = b"", number: int = 0) -> bytes:
     """A message as it is sent: the ``number``-th of its direction."""
     head = header(kind, len(body) + _CHECKSUM.size)
     return head + body + _CHECKSUM.pack(_checksum(body, number))
@@ -128,8 +128,8 @@ class Peer(Connection):
     def __init__(
         self,
         *,
-        expects: Collection[Kind],
-        on_message: Callable[[Kind, bytes], None],
+        expects: Collection[LinkMessageKind],
+        on_message: Callable[[LinkMessageKind, bytes], None],
         on_lost: Callable[[str], None],
         on_open: Callable[["Peer"], None] = lambda peer: None,
         handshake_seconds: float | None = None,
@@ -153,13 +153,13 @@ class Peer(Connection):
         self.lost = asyncio.Event()
         """Has the connection ended?"""
 
-    def expect(self, *kinds: Kind) -> None:
+    def expect(self, *kinds: LinkMessageKind) -> None:
         """Other kinds of messages may come from now on."""
         self._expects = kinds
         if self._late is not None:
             self._late.cancel()
 
-    def send(self, kind: Kind, body: bytes = b"") -> None:
+    def send(self, kind: LinkMessageKind, body: bytes = b"") -> None:
         """Write a message; after the end of the connection it is dropped."""
         if (transport := self.open_transport) is not None:
             transport.write(message(kind, body, next(self._sent)))
@@ -168,7 +168,7 @@ class Peer(Connection):
         """End the connection, and tell the peer why if it takes that at once."""
         if (transport := self.open_transport) is not None:
             self._reason = reason
-            self.send(Kind.REFUSED, reason.encode(errors="replace")[:_MOST_SHORT_BYTES])
+            self.send(LinkMessageKind.REFUSED, reason.encode(errors="replace")[:_MOST_SHORT_BYTES])
             (transport.abort if transport.get_write_buffer_size() else transport.close)()
 
     def close(self) -> None:
@@ -204,25 +204,25 @@ class Peer(Connection):
         except (UndecodableDataError, UnicodeError, struct_error) as wrong:
             self.refuse(f"it has sent something else than messages: {wrong}")
 
-    def _take(self, kind: Kind, body: bytes, checksum: bytes | memoryview) -> None:
+    def _take(self, kind: LinkMessageKind, body: bytes, checksum: bytes | memoryview) -> None:
         if checksum != _CHECKSUM.pack(_checksum(body, next(self._received))):
             raise UndecodableDataError(what=kind.name, reason="it was altered on the way, or one before it is lost")
-        if kind is Kind.REFUSED:
+        if kind is LinkMessageKind.REFUSED:
             self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
             self.break_off()
         else:
             self._on_message(kind, body)
 
-    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+    def _read_header(self, data: memoryview) -> tuple[LinkMessageKind, int]:
         found = data[:HEADER_BYTES]
         parsed = parse_header(found)
         if parsed is None or (kind := _KINDS.get(parsed[0])) is None:
             raise UndecodableDataError(what=repr(bytes(found)), reason="it is not a message of a muted pipeline")
         size = parsed[1]
-        if kind not in (*self._expects, Kind.REFUSED):
+        if kind not in (*self._expects, LinkMessageKind.REFUSED):
             raise UndecodableDataError(what=f"{kind.name}", reason="it does not belong here")
         least, most = _CHECKSUM.size, _CHECKSUM.size + _MOST_SHORT_BYTES
-        if kind is Kind.DATA:
+        if kind is LinkMessageKind.DATA:
             most += _DATA.size + MOST_DATA_BYTES
         if not least <= size <= most:
             raise UndecodableDataError(what=f"{kind.name} of {size:,} bytes", reason=f"it has {least} to {most:,}")

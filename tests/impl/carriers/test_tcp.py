@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from permitflow.carriers import dialling
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
@@ -40,7 +40,7 @@ async def test_the_next_address_is_dialled_when_the_first_refuses(
         async with calling(Destination("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100)):
             peer, _ = listener.accept()
             with peer:
-                assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+                assert peer.recv(HEADER_BYTES) == header(StreamMessageKind.GET)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await test(listener)
@@ -54,7 +54,7 @@ async def test_a_silent_address_does_not_delay_the_next_one(
         async with calling(Destination("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100)):
             peer, _ = listener.accept()
             with peer:
-                assert peer.recv(HEADER_BYTES) == header(Kind.GET)
+                assert peer.recv(HEADER_BYTES) == header(StreamMessageKind.GET)
 
     monkeypatch.setattr(dialling, "NEXT_ADDRESS_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -85,7 +85,13 @@ async def test_an_exchange_is_dialled_over_tcp_without_grpc() -> None:
 
 async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
     async with dialled_by_a_stranger() as (stranger, acceptor):
-        for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
+        for byte in (
+            header(StreamMessageKind.PUT)
+            + header(StreamMessageKind.MESSAGE, 3)
+            + b"abc"
+            + header(StreamMessageKind.PING)
+            + header(StreamMessageKind.END)
+        ):
             stranger.send(bytes([byte]))
             await asyncio.sleep(0)
         assert await acceptor.method() == PUT_STREAM
@@ -96,7 +102,7 @@ async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
 async def test_a_header_with_one_flipped_bit_was_altered(bit: int) -> None:
-    altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
+    altered = bytearray(header(StreamMessageKind.PUT) + header(StreamMessageKind.MESSAGE, 3) + b"abc")
     altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
     async with dialled_by_a_stranger() as (stranger, acceptor):
         stranger.send(altered)
@@ -108,7 +114,7 @@ async def test_a_header_with_one_flipped_bit_was_altered(bit: int) -> None:
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
 async def test_a_first_header_with_permitflows_mark_was_altered(bit: int) -> None:
-    altered = bytearray(header(Kind.PUT))
+    altered = bytearray(header(StreamMessageKind.PUT))
     altered[bit // 8] ^= 1 << bit % 8
     async with dialled_by_a_stranger() as (stranger, acceptor):
         stranger.send(altered)
@@ -116,8 +122,8 @@ async def test_a_first_header_with_permitflows_mark_was_altered(bit: int) -> Non
             await acceptor.method()
 
 
-@pytest.mark.parametrize("kind", [Kind.GET, Kind.STATUS])
-async def test_a_dialler_says_only_what_it_may(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [StreamMessageKind.GET, StreamMessageKind.STATUS])
+async def test_a_dialler_says_only_what_it_may(kind: StreamMessageKind) -> None:
     async with connected() as (dialler, acceptor):
         dialler.call(kind)
         with pytest.raises(UndecodableDataError, match="may not come here"):
@@ -145,7 +151,7 @@ async def test_a_status_that_comes_in_parts_outlives_the_hang_up_behind_it() -> 
     dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
     reading = asyncio.create_task(Conversation(dialler).read())
     with far:
-        far.sendall(header(Kind.STATUS, len(status)) + status[:10])
+        far.sendall(header(StreamMessageKind.STATUS, len(status)) + status[:10])
         await turns()
         far.sendall(status[10:])
         far.shutdown(socket.SHUT_WR)
@@ -192,7 +198,7 @@ async def test_an_acceptor_that_gives_up_hangs_up_and_adds_nothing(
         finishing = asyncio.create_task(acceptor.finish(error))
         received = await everything(stranger)
         await finishing
-        whole = header(Kind.MESSAGE, len(content)) + content
+        whole = header(StreamMessageKind.MESSAGE, len(content)) + content
         assert len(received) < len(whole)
         assert received == whole[: len(received)]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.carrier import Carrier, Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import header
@@ -194,7 +194,7 @@ def large_and_altered(call: Call, _: HostCarrier) -> None:
 def cut_within_a_message(call: Call, _: HostCarrier) -> None:
     """The beginning of a large message, of which no more comes."""
     assert call.connection is not None
-    call.connection.send(header(Kind.MESSAGE, LARGE_BYTES) + bytes(100))
+    call.connection.send(header(StreamMessageKind.MESSAGE, LARGE_BYTES) + bytes(100))
     call.connection.shutdown(socket.SHUT_WR)
 
 

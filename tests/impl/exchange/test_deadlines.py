@@ -9,7 +9,7 @@ import grpc
 import psutil
 import pytest
 
-from permitflow.carriers.byte_stream import Kind, read_header
+from permitflow.carriers.byte_stream import StreamMessageKind, read_header
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.client import control, get, put
@@ -62,21 +62,21 @@ def status_in(heard: bytes) -> Exception:
     """The error with which an exchange at TCP ends a stream; signs of life may come before it."""
     while True:
         kind, size = read_header(memoryview(heard), "the exchange")
-        if kind is Kind.STATUS:
+        if kind is StreamMessageKind.STATUS:
             return decode_status(heard[HEADER_BYTES : HEADER_BYTES + size], who="the exchange")
         heard = heard[HEADER_BYTES + size :]
 
 
 (GET_MESSAGE,) = map(message_of, encode_downstream([get_frame(channel="numbers")], None))
-FRAMED = header(Kind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
+FRAMED = header(StreamMessageKind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
 
 SILENCES = {
     "nothing": b"",
-    "a sign of life": header(Kind.PING),
-    "half a header": header(Kind.GET)[:4],
-    "a method that gets": header(Kind.GET),
-    "a method that puts": header(Kind.PUT) + header(Kind.PING),
-    "half a frame": header(Kind.GET) + FRAMED[:-1],
+    "a sign of life": header(StreamMessageKind.PING),
+    "half a header": header(StreamMessageKind.GET)[:4],
+    "a method that gets": header(StreamMessageKind.GET),
+    "a method that puts": header(StreamMessageKind.PUT) + header(StreamMessageKind.PING),
+    "half a frame": header(StreamMessageKind.GET) + FRAMED[:-1],
 }
 
 
@@ -117,13 +117,25 @@ async def test_a_connection_of_grpc_that_never_becomes_one_is_closed() -> None:
 
 TOO_LONG = {
     "no method": (b"GET / HTTP/1.1\r\n", "it is none of permitflow's"),
-    "a message before the method": (header(Kind.MESSAGE, 1), "0 are the most"),
-    "a Get of 2 MiB": (header(Kind.GET) + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
-    "a Put of 2 MiB": (header(Kind.PUT) + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
-    "2 MiB behind a Get": (header(Kind.GET) + FRAMED + header(Kind.MESSAGE, 2 << 20), "1179648 are the most"),
-    "a request of 8 MiB": (header(Kind.CONTROL) + header(Kind.MESSAGE, 8 << 20), f"{MOST_REQUEST_BYTES + 1024} are"),
-    "an unknown kind": (header(Kind.GET) + header(8), "7 is the last kind"),
-    "a status": (header(Kind.GET) + header(Kind.STATUS), "may not come here"),
+    "a message before the method": (header(StreamMessageKind.MESSAGE, 1), "0 are the most"),
+    "a Get of 2 MiB": (
+        header(StreamMessageKind.GET) + header(StreamMessageKind.MESSAGE, 2 << 20),
+        "1179648 are the most",
+    ),
+    "a Put of 2 MiB": (
+        header(StreamMessageKind.PUT) + header(StreamMessageKind.MESSAGE, 2 << 20),
+        "1179648 are the most",
+    ),
+    "2 MiB behind a Get": (
+        header(StreamMessageKind.GET) + FRAMED + header(StreamMessageKind.MESSAGE, 2 << 20),
+        "1179648 are the most",
+    ),
+    "a request of 8 MiB": (
+        header(StreamMessageKind.CONTROL) + header(StreamMessageKind.MESSAGE, 8 << 20),
+        f"{MOST_REQUEST_BYTES + 1024} are",
+    ),
+    "an unknown kind": (header(StreamMessageKind.GET) + header(8), "7 is the last kind"),
+    "a status": (header(StreamMessageKind.GET) + header(StreamMessageKind.STATUS), "may not come here"),
 }
 
 

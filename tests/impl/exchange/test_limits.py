@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.carriers.byte_stream import FRAMES_BYTES, Kind
+from permitflow.carriers.byte_stream import FRAMES_BYTES, StreamMessageKind
 from permitflow.carriers.connection import GET_STREAM, HARD_METADATA_BYTES, MOST_PENDING
 from permitflow.carriers.framing import header
 from permitflow.client import SameHost, control, get, put
@@ -196,7 +196,7 @@ def test_who_has_heard_its_refusal_lets_another_hear_one(monkeypatch: pytest.Mon
 async def test_the_oldest_that_says_nothing_makes_room(limit: str) -> None:
     async with limited(LISTEN["TCP"], **{limit: 2}) as (exchange, address), AsyncExitStack() as stack:
         silent = [await stack.enter_async_context(connected_to(address)) for _ in range(3)]
-        silent[1].send(header(Kind.GET))  # says what it calls, but not which channel
+        silent[1].send(header(StreamMessageKind.GET))  # says what it calls, but not which channel
         assert isinstance(status_in(await hears(silent[0])), LimitReachedError)
         async with another(address):
             pass

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.connection import GET_STREAM, SERVICE
 from permitflow.carriers.framing import header
 from permitflow.client import control, describe, get, put
@@ -191,7 +191,7 @@ async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
     server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
     async with asyncio.timeout(GUARD_SECONDS), server:
         with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
-            dialler.sendall(header(Kind.GET) + header(Kind.MESSAGE))
+            dialler.sendall(header(StreamMessageKind.GET) + header(StreamMessageKind.MESSAGE))
             await begun.wait()
             await server.stop()
     (task,) = serving

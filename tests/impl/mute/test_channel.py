@@ -15,7 +15,7 @@ from examples.wordcount.counting import SavedCountsError, WordCount
 from examples.wordcount.log import LogServer, LogSink
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import Worker, WorkerSettings
-from permitflow.carriers.byte_stream import Kind as ExchangeKind
+from permitflow.carriers.byte_stream import StreamMessageKind
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.mute import (
@@ -28,7 +28,7 @@ from permitflow.mute import (
     Saving,
     pipeline_bound,
 )
-from permitflow.mute.messages import Kind, message
+from permitflow.mute.messages import LinkMessageKind, message
 from permitflow.mute.pipeline import Event
 from tests.support.process import reserved_address
 from tests.support.turns import until
@@ -153,7 +153,7 @@ async def test_a_bit_flipped_between_workers_changes_no_count(tmp_path: Path, mo
 
     def flipping(connection: socket.socket, data: bytes) -> int:
         parsed = parse_header(memoryview(data)) if len(data) >= HEADER_BYTES else None
-        if parsed is not None and parsed[0] == Kind.DATA and len(flipped) < 3:
+        if parsed is not None and parsed[0] == LinkMessageKind.DATA and len(flipped) < 3:
             flipped.append(data)
             altered = bytearray(data)
             altered[-20] ^= 1  # in a word
@@ -176,11 +176,11 @@ COUNTS = "counts"
 
 
 @pytest.fixture
-def killed_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kind | str], list[socket.socket]]:
+def killed_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[LinkMessageKind | str], list[socket.socket]]:
     """Kill the peer within the first two writes of a kind: the write fails, and so do all later ones."""
     send = socket.socket.send
 
-    def kill(what: Kind | str) -> list[socket.socket]:
+    def kill(what: LinkMessageKind | str) -> list[socket.socket]:
         killed: list[socket.socket] = []
 
         def failing(connection: socket.socket, data: bytes) -> int:
@@ -199,11 +199,13 @@ def killed_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kind | str], lis
 
 
 @pytest.mark.parametrize(
-    "what", [*(kind for kind in Kind if kind is not Kind.REFUSED), COUNTS], ids=lambda what: getattr(what, "name", what)
+    "what",
+    [*(kind for kind in LinkMessageKind if kind is not LinkMessageKind.REFUSED), COUNTS],
+    ids=lambda what: getattr(what, "name", what),
 )
 async def test_a_peer_killed_within_a_write_stops_nobody_else(
-    what: Kind | str,
-    killed_within: Callable[[Kind | str], list[socket.socket]],
+    what: LinkMessageKind | str,
+    killed_within: Callable[[LinkMessageKind | str], list[socket.socket]],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -450,13 +452,13 @@ async def test_several_inputs_and_outputs_of_both_kinds() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (message(Kind.WELCOME), "WELCOME cannot be decoded: it does not belong here"),
-        (message(Kind.DATA, b"x" * 40), "DATA cannot be decoded: it does not belong here"),
-        (message(Kind.HELLO, b"\xff"), "something else than messages"),
-        (header(Kind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: it has 4 to 1,028"),
-        (header(Kind.HELLO), "HELLO of 0 bytes cannot be decoded: it has 4 to 1,028"),
-        (message(Kind.HELLO, b"front", number=1), "HELLO cannot be decoded: it was altered on the way"),
-        (header(ExchangeKind.GET), "it is not a message of a muted pipeline"),
+        (message(LinkMessageKind.WELCOME), "WELCOME cannot be decoded: it does not belong here"),
+        (message(LinkMessageKind.DATA, b"x" * 40), "DATA cannot be decoded: it does not belong here"),
+        (message(LinkMessageKind.HELLO, b"\xff"), "something else than messages"),
+        (header(LinkMessageKind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: it has 4 to 1,028"),
+        (header(LinkMessageKind.HELLO), "HELLO of 0 bytes cannot be decoded: it has 4 to 1,028"),
+        (message(LinkMessageKind.HELLO, b"front", number=1), "HELLO cannot be decoded: it was altered on the way"),
+        (header(StreamMessageKind.GET), "it is not a message of a muted pipeline"),
         (b"GET / HTTP/1.1\r\n\r\n", "it is not a message of a muted pipeline"),
     ],
 )
@@ -467,7 +469,7 @@ async def test_an_inlet_tells_a_stranger_why_it_hangs_up(said: bytes, complaint:
     reader, writer = await asyncio.open_connection(*inlet.address)
     writer.write(said)
     answer = await reader.read()
-    assert parse_header(memoryview(answer)) == (Kind.REFUSED, len(answer) - HEADER_BYTES)
+    assert parse_header(memoryview(answer)) == (LinkMessageKind.REFUSED, len(answer) - HEADER_BYTES)
     assert complaint in answer.decode(errors="replace")
     await until(lambda: complaint in str(events))
     writer.close()

@@ -19,7 +19,7 @@ from examples.wordcount.workers import WorkerProcess
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
 from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, TcpSink, TcpSource
-from permitflow.mute.messages import Kind, Peer, message
+from permitflow.mute.messages import LinkMessageKind, Peer, message
 from permitflow.mute.pipeline import Event
 from permitflow.mute.sockets import Address, connected, listening
 from tests.support.simulated_time import simulated, stand_still
@@ -124,7 +124,7 @@ async def test_strangers_fill_no_memory_before_their_name(tmp_path: Path) -> Non
         process = psutil.Process(worker.pid)
         before = process.memory_info().rss
 
-        async def fill(kind: Kind) -> None:
+        async def fill(kind: LinkMessageKind) -> None:
             reader, writer = await asyncio.open_connection(*address_of(worker.addresses["inlet"]))
             writer.write(header(kind, 16 << 20))
             try:
@@ -136,7 +136,7 @@ async def test_strangers_fill_no_memory_before_their_name(tmp_path: Path) -> Non
                 pass
             writer.transport.abort()
 
-        await asyncio.gather(*(fill(kind) for kind in (Kind.HELLO, Kind.DATA) for _ in range(30)))
+        await asyncio.gather(*(fill(kind) for kind in (LinkMessageKind.HELLO, LinkMessageKind.DATA) for _ in range(30)))
         assert process.memory_info().rss - before < MOST_GROWTH_BYTES
         await worker.stop()
 
@@ -281,7 +281,7 @@ async def test_without_descriptors_it_waits_and_says_so_once(house: House, failu
     failures.extend([errno.ENFILE, errno.EMFILE, errno.EMFILE, errno.ECONNABORTED])
     _, writer = await asyncio.open_connection(*getattr(house, part).address)
     await until(lambda: not failures)
-    writer.write(message(Kind.HELLO))
+    writer.write(message(LinkMessageKind.HELLO))
     await until(lambda: house.has_heard("opened"))
     (complaint,) = (event for event in house.events if event["event"] == "unreachable")
     assert "ulimit -n" in str(complaint["reason"])

@@ -55,7 +55,7 @@ DATA_BYTES = _HEAD.size + _DATA.size
 RANGE_BYTES = _RANGE.size
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """The kind of a packet."""
 
     HELLO = 0
@@ -118,7 +118,7 @@ Packet: TypeAlias = Hello | Challenge | Open | Accept | Data | Feedback | Gone
 """A packet.  The epoch of a feedback is the number of the connection."""
 
 
-def _whole(kind: Kind, body: bytes) -> bytes:
+def _whole(kind: PacketKind, body: bytes) -> bytes:
     return _HEAD.pack(_MARK, VERSION, kind, xxh3_64_intdigest(body, seed=kind)) + body
 
 
@@ -127,17 +127,17 @@ def encode(packet: Hello | Challenge | Open | Accept | Feedback | Gone) -> bytes
     match packet:
         case Feedback(connection, acknowledged, limit, beyond):
             body = _FEEDBACK.pack(connection, acknowledged, limit, len(beyond))
-            return _whole(Kind.FEEDBACK, body + _encoded(beyond, acknowledged) if beyond else body)
+            return _whole(PacketKind.FEEDBACK, body + _encoded(beyond, acknowledged) if beyond else body)
         case Hello(token):
-            return _whole(Kind.HELLO, _TOKEN.pack(token) + bytes(HELLO_BYTES - _HEAD.size - _TOKEN.size))
+            return _whole(PacketKind.HELLO, _TOKEN.pack(token) + bytes(HELLO_BYTES - _HEAD.size - _TOKEN.size))
         case Challenge():
-            return _whole(Kind.CHALLENGE, _CHALLENGE.pack(*packet))
+            return _whole(PacketKind.CHALLENGE, _CHALLENGE.pack(*packet))
         case Open():
-            return _whole(Kind.OPEN, _OPEN.pack(*packet))
+            return _whole(PacketKind.OPEN, _OPEN.pack(*packet))
         case Accept():
-            return _whole(Kind.ACCEPT, _ACCEPT.pack(*packet))
+            return _whole(PacketKind.ACCEPT, _ACCEPT.pack(*packet))
         case Gone(connection):
-            return _whole(Kind.GONE, _TOKEN.pack(connection))
+            return _whole(PacketKind.GONE, _TOKEN.pack(connection))
 
 
 def encode_data(number: int, feedback: Feedback, payload: bytes) -> tuple[bytes, bytes]:
@@ -169,19 +169,19 @@ def decode(datagram: Buffer) -> Packet | None:
     if stated != xxh3_64_intdigest(body, seed=kind):
         return None
     match kind:
-        case Kind.FEEDBACK if size >= _FEEDBACK.size:
+        case PacketKind.FEEDBACK if size >= _FEEDBACK.size:
             connection, acknowledged, limit, count = _FEEDBACK.unpack_from(body)
             if count <= MOST_RANGES and size == _FEEDBACK.size + count * RANGE_BYTES:
                 return Feedback(connection, acknowledged, limit, _ranges(body, _FEEDBACK.size, count, acknowledged))
-        case Kind.HELLO if len(view) == HELLO_BYTES:
+        case PacketKind.HELLO if len(view) == HELLO_BYTES:
             return Hello(*_TOKEN.unpack_from(body))
-        case Kind.CHALLENGE if size == _CHALLENGE.size:
+        case PacketKind.CHALLENGE if size == _CHALLENGE.size:
             return Challenge(*_CHALLENGE.unpack(body))
-        case Kind.OPEN if size == _OPEN.size:
+        case PacketKind.OPEN if size == _OPEN.size:
             return _with_window(Open(*_OPEN.unpack(body)))
-        case Kind.ACCEPT if size == _ACCEPT.size:
+        case PacketKind.ACCEPT if size == _ACCEPT.size:
             return _with_window(Accept(*_ACCEPT.unpack(body)))
-        case Kind.GONE if size == _TOKEN.size:
+        case PacketKind.GONE if size == _TOKEN.size:
             return Gone(*_TOKEN.unpack(body))
     return None
 
@@ -209,4 +209,4 @@ def _ranges(body: memoryview, start: int, count: int, acknowledged: int) -> tupl
     return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
-_DATA_KIND = int(Kind.DATA)  # reading an enumeration's attribute costs more than a number
+_DATA_KIND = int(PacketKind.DATA)  # reading an enumeration's attribute costs more than a number

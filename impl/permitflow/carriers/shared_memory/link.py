@@ -25,7 +25,7 @@ from permitflow.wire.buffers import Buffer, Received
 _BUFFER_BYTES = 128 << 10
 
 
-class Kind(IntEnum):
+class Placement(IntEnum):
     """The kind of the message behind a header."""
 
     INLINE = 32
@@ -34,7 +34,7 @@ class Kind(IntEnum):
     """Its place in the ring."""
 
 
-_INLINE, _PLACED = Kind.INLINE, Kind.PLACED  # reading an enumeration's attribute costs more than comparing it
+_INLINE, _PLACED = Placement.INLINE, Placement.PLACED  # reading an enumeration's attribute costs more than comparing it
 _PLACE = Struct(">III")
 
 inline_header = partial(header, int(_INLINE))
@@ -57,7 +57,7 @@ keeps its chunks never returns space, so the wait needs a limit.
 """
 
 
-class AsyncioLink(PipeCarrier[Kind]):
+class AsyncioLink(PipeCarrier[Placement]):
     """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
@@ -114,10 +114,10 @@ class AsyncioLink(PipeCarrier[Kind]):
             self._failure, self._has_ended = error, True
         return not self._has_ended
 
-    def _note(self, kind: Kind, body: Received) -> None:
+    def _note(self, kind: Placement, body: Received) -> None:
         self._inbox.append(body if kind is _INLINE else self._view(RingSlot(*_PLACE.unpack(body))))
 
-    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+    def _read_header(self, data: memoryview) -> tuple[Placement, int]:
         kind, size = parse_header(data) or (None, 0)
         if kind == _INLINE and size <= self._most_bytes:
             return _INLINE, size
