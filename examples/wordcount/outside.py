@@ -8,8 +8,8 @@ from itertools import islice
 from permitflow.carriers.accepting import accepted
 from permitflow.mute.sockets import (
     Address,
+    BufferedConnection,
     Buffers,
-    Connection,
     close_listening,
     connected,
     listening,
@@ -20,7 +20,7 @@ from permitflow.mute.sockets import (
 WORDS_AT_ONCE = 256
 
 
-class WordSender(Connection):
+class WordSender(BufferedConnection):
     """Sends words, one a line, as fast as the kernel takes them; then ends its stream."""
 
     def __init__(self, words: Iterable[bytes], buffers: Buffers, on_sent: Callable[[], None] = lambda: None) -> None:
@@ -94,7 +94,7 @@ class WordSender(Connection):
         self.break_off()
 
 
-class CountReader(Connection):
+class CountReader(BufferedConnection):
     """Listens for a sink, and reads counts; ``stand_still`` and ``go_on`` make it as slow as one likes."""
 
     def __init__(self, buffers: Buffers, address: Address = ("127.0.0.1", 0)) -> None:

@@ -22,7 +22,7 @@ from zlib import crc32
 import pytest
 
 from permitflow.errors import StoreUnusableError, StoreWriteError
-from permitflow.exchange.stores.database import Connection
+from permitflow.exchange.stores.database import DatabaseConnection
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, SqliteDatabase, open_database
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.system import Writer
@@ -66,7 +66,7 @@ def commits_in(*files: tuple[str, bytes]) -> int:
     return number
 
 
-def _number(connection: Connection) -> int:
+def _number(connection: DatabaseConnection) -> int:
     (number,) = connection.execute("SELECT number FROM commits").fetchone()
     return int(number)
 
@@ -86,7 +86,7 @@ def found_on(disk: SimulatedDisk, system: SimulatedSystem, *, flushed: bool = Fa
     return Found(commits, Slots(_noted(journal[:SLOT_BYTES]), _noted(journal[SLOT_BYTES:])))
 
 
-def _commit(connection: Connection) -> int:
+def _commit(connection: DatabaseConnection) -> int:
     """Write something; the tables that are compared have the same after each commit of this number."""
     number = _number(connection) + 1
     connection.execute("INSERT INTO published VALUES (?, ?)", (f"query {number}", number))
@@ -190,7 +190,7 @@ class DrivenStore:
     def _open(self) -> None:
         self.database, self.told = open_database(self.system.folder, self._load, self.system)
 
-    def _load(self, connection: Connection) -> int:
+    def _load(self, connection: DatabaseConnection) -> int:
         self.steps.reach("opening")
         return _number(connection)
 

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from permitflow.mute.graph import GONE, Edge, Marks, MuteGraph, Signal
 from permitflow.mute.pipeline import Event, Pipeline, Reads
-from permitflow.mute.sockets import Connection
+from permitflow.mute.sockets import BufferedConnection
 from permitflow_model.kernel.family import Members, NamedFamily
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.mute import SYSTEM, Parameters, Sink, Source, State, is_marked, is_mute
@@ -118,7 +118,7 @@ class _Watched:
     @property
     def may_read(self) -> bool:
         connection = self.reads
-        if isinstance(connection, Connection):
+        if isinstance(connection, BufferedConnection):
             return connection.open_transport is not None and connection.open_transport.is_reading()
         return not self.is_paused
 

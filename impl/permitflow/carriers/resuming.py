@@ -58,7 +58,7 @@ _MOST_DISTRUSTED = 3
 _HALF_CLOSE = encode_connection_frame(HalfClose())
 
 
-class Connection:
+class NumberedConnection:
     """One connection of a stream.  Once another one is current, nothing that comes over it is heard."""
 
     def __init__(self, owner: "ResumingCarrier", number: int, carrier: Carrier) -> None:
@@ -127,7 +127,7 @@ class ResumingCarrier(Carrier, ABC):
         self._loop = asyncio.get_running_loop()
         self._who, self._seconds = who, seconds
         self._core = Resumption[Sequence[Buffer]](number)
-        self._connection: Connection | None = Connection(self, number, first)
+        self._connection: NumberedConnection | None = NumberedConnection(self, number, first)
         self._inner = first  # the latest one
         self._listener: Listener | None = None
         # Nothing can be written into the connection now, or there is none.
@@ -163,7 +163,7 @@ class ResumingCarrier(Carrier, ABC):
         self._is_paused = False
         self._inner.resume()
 
-    def take(self, connection: Connection, message: Received, has_more: bool) -> None:
+    def take(self, connection: NumberedConnection, message: Received, has_more: bool) -> None:
         """Deliver a message of the stream, and count it once the listener has it."""
         listener, core = self._listener, self._core
         if connection.number != core.current or listener is None:
@@ -174,7 +174,7 @@ class ResumingCarrier(Carrier, ABC):
         if core.deliver(connection.number, len(message)) or (self._has_closed_half and core.owes):
             self._acknowledge()
 
-    def take_frame(self, connection: Connection, message: Received) -> None:
+    def take_frame(self, connection: NumberedConnection, message: Received) -> None:
         """Process a frame of the connection; a damaged one ends the connection, and not the stream."""
         if connection.number != self._core.current:
             return
@@ -191,7 +191,7 @@ class ResumingCarrier(Carrier, ABC):
         except PermitflowError as error:
             self.fail(error)
 
-    def _heed(self, connection: Connection, frame: ConnectionFrame) -> None:
+    def _heed(self, connection: NumberedConnection, frame: ConnectionFrame) -> None:
         if not isinstance(frame, Acknowledged):
             reason = f"{type(frame).__name__} may not come here"
             raise UndecodableDataError(what="a frame of the connection", reason=reason)
@@ -227,7 +227,7 @@ class ResumingCarrier(Carrier, ABC):
             message = [*self._acknowledgement(), *message]
         self._is_full = not self._inner.write(message)
 
-    def write_rest(self, connection: Connection) -> None:
+    def write_rest(self, connection: NumberedConnection) -> None:
         """Write what waits, as far as the connection takes it; then the listener has its turn."""
         if connection is not self._connection:
             return
@@ -302,15 +302,15 @@ class ResumingCarrier(Carrier, ABC):
         self._distrusted = self._core.received, times
         return times <= _MOST_DISTRUSTED
 
-    def take_end(self, connection: Connection) -> None:
+    def take_end(self, connection: NumberedConnection) -> None:
         """React to the end of a connection in good order."""
         if connection is self._connection and not self._is_over:
             self._on_connection_end(connection)
 
     @abstractmethod
-    def _on_connection_end(self, connection: Connection) -> None: ...
+    def _on_connection_end(self, connection: NumberedConnection) -> None: ...
 
-    def take_error(self, connection: Connection, error: PermitflowError) -> None:
+    def take_error(self, connection: NumberedConnection, error: PermitflowError) -> None:
         """React to the end of a connection: another one may follow if it was cut."""
         if connection is not self._connection or self._is_over:
             return
@@ -323,7 +323,7 @@ class ResumingCarrier(Carrier, ABC):
         """May another connection take the place of this one, which has ended with an error?"""
         return carrier.is_cut and (not isinstance(error, AlteredMessageError) or self._may_come_whole())
 
-    def lose(self, connection: Connection, error: PermitflowError) -> None:
+    def lose(self, connection: NumberedConnection, error: PermitflowError) -> None:
         """Give a connection up that is of no use any more, and wait for another one."""
         if not self._core.cut(connection.number):
             return
@@ -337,14 +337,14 @@ class ResumingCarrier(Carrier, ABC):
         self._suspend(error)
 
     @abstractmethod
-    def _let_go(self, connection: Connection) -> None:
+    def _let_go(self, connection: NumberedConnection) -> None:
         """Close a connection."""
 
     @abstractmethod
     def _suspend(self, error: PermitflowError) -> None:
         """Begin to wait for another connection: the last one was lost for this reason."""
 
-    def _go_on(self, connection: Connection, first: FirstMessage) -> None:
+    def _go_on(self, connection: NumberedConnection, first: FirstMessage) -> None:
         """Use another connection, which the core has taken; ``first`` has come over it."""
         self._connection, self._inner = connection, connection.carrier
         if self._since is not None:
@@ -357,7 +357,7 @@ class ResumingCarrier(Carrier, ABC):
         self._is_full = True
         self._hear(connection, first)
 
-    def _hear(self, connection: Connection, first: FirstMessage) -> None:
+    def _hear(self, connection: NumberedConnection, first: FirstMessage) -> None:
         self._inner.listen(connection)
         self._loop.call_soon(first.hand_over_end, connection)
         if not self._is_paused:
@@ -433,21 +433,21 @@ class DialledCarrier(ResumingCarrier):
             return self._may_come_whole()  # else it is the reason why the stream has ended
         return isinstance(error, HandshakeTimeoutError)
 
-    def _on_connection_end(self, connection: Connection) -> None:
+    def _on_connection_end(self, connection: NumberedConnection) -> None:
         """The acceptor ends a stream in good order when this end has everything."""
         self._is_over = True
         self._changed.note()
         if self._listener is not None:
             self._listener.on_end()
 
-    def take_end(self, connection: Connection) -> None:
+    def take_end(self, connection: NumberedConnection) -> None:
         """As above; also after last words."""
         if connection is self._connection and self._is_over and self._listener is not None:
             self._listener.on_end()
         else:
             super().take_end(connection)
 
-    def _let_go(self, _connection: Connection) -> None:
+    def _let_go(self, _connection: NumberedConnection) -> None:
         closing = asyncio.create_task(self._stack.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -502,12 +502,12 @@ class DialledCarrier(ResumingCarrier):
             except PermitflowError as error:
                 return error
             if frame is None:
-                self._on_connection_end(Connection(self, number, carrier))
+                self._on_connection_end(NumberedConnection(self, number, carrier))
                 return True
             if not isinstance(frame, Resumed):
                 return UndecodableDataError(what="the answer to Resume", reason=f"it is {type(frame).__name__}")
             self._stack = stack.pop_all()
-            self._go_on(Connection(self, number, carrier), first)
+            self._go_on(NumberedConnection(self, number, carrier), first)
         return True
 
     async def stop(self) -> None:
@@ -578,7 +578,7 @@ class AcceptedCarrier(ResumingCarrier):
         if not has_begun and self._begins_with[0] is self._connection:
             self._loop.call_soon(self._begin, *self._begins_with)
 
-    def _begin(self, connection: Connection, first: FirstMessage, is_of_stream: bool) -> None:
+    def _begin(self, connection: NumberedConnection, first: FirstMessage, is_of_stream: bool) -> None:
         # If the connection was lost meanwhile, the message comes again over another one.
         if is_of_stream:
             first.hand_over(connection)
@@ -588,14 +588,14 @@ class AcceptedCarrier(ResumingCarrier):
         if not first.is_full:
             self.write_rest(connection)
 
-    def _hear(self, connection: Connection, first: FirstMessage) -> None:
+    def _hear(self, connection: NumberedConnection, first: FirstMessage) -> None:
         if self._has_begun:
             super()._hear(connection, first)
         else:  # its first message comes again
             self._begins_with = connection, first, False
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> NumberedConnection | None:
         """The current one."""
         return self._connection
 
@@ -616,7 +616,7 @@ class AcceptedCarrier(ResumingCarrier):
         kept = self._core.kept
         return sum(len(piece) for message in kept.since(kept.start) for piece in message)
 
-    def accept(self, resume: Resume, first: FirstMessage) -> Connection:
+    def accept(self, resume: Resume, first: FirstMessage) -> NumberedConnection:
         """Go on over a connection that the dialler has made; the former one, if any is left, is given up.
 
         Raises:
@@ -629,12 +629,12 @@ class AcceptedCarrier(ResumingCarrier):
         if (former := self._connection) is not None:
             self._let_go(former)
         carrier = first.carrier
-        connection = Connection(self, resume.attempt, carrier)
+        connection = NumberedConnection(self, resume.attempt, carrier)
         first.is_full = not carrier.write(encode_connection_frame(Resumed(answer)))
         self._go_on(connection, first)
         return connection
 
-    def take(self, connection: Connection, message: Received, has_more: bool) -> None:
+    def take(self, connection: NumberedConnection, message: Received, has_more: bool) -> None:
         """As above; behind the end of the dialler's half, only an altered acknowledgement looks like a message."""
         if self._is_half_closed:
             self.lose(connection, PeerGoneError(who=self._who, reason="what it sent last was altered on the way"))
@@ -644,7 +644,7 @@ class AcceptedCarrier(ResumingCarrier):
     def half_close(self) -> None:
         """See ``Carrier``; an acceptor says so when all is over (``finish``)."""
 
-    def _heed(self, connection: Connection, frame: ConnectionFrame) -> None:
+    def _heed(self, connection: NumberedConnection, frame: ConnectionFrame) -> None:
         if isinstance(frame, HalfClose):
             self._is_half_closed = True
             self._core.deliver(connection.number, 0)
@@ -657,10 +657,10 @@ class AcceptedCarrier(ResumingCarrier):
         else:
             super()._heed(connection, frame)
 
-    def _on_connection_end(self, connection: Connection) -> None:
+    def _on_connection_end(self, connection: NumberedConnection) -> None:
         self.lose(connection, PeerGoneError(who=self._who, reason="its connection was closed before the end"))
 
-    def _let_go(self, connection: Connection) -> None:
+    def _let_go(self, connection: NumberedConnection) -> None:
         connection.release(ConnectionGivenUp())
 
     def _suspend(self, error: PermitflowError) -> None:

@@ -22,11 +22,11 @@ from permitflow.stream.control import (
     ChangedChannel,
     ChannelPosition,
     ChannelState,
-    Connection,
     ListedChannel,
     Published,
     Retention,
     StagedPart,
+    StreamConnection,
 )
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.wire.joined import JoinedChunks
@@ -38,7 +38,6 @@ __all__ = [
     "ChannelPosition",
     "ChannelState",
     "Compression",
-    "Connection",
     "EndOutcome",
     "JobTotal",
     "JoinedChunks",
@@ -52,6 +51,7 @@ __all__ = [
     "Security",
     "StagedPart",
     "Staging",
+    "StreamConnection",
     "TaskAttempt",
     "control",
     "describe",

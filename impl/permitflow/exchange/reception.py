@@ -13,7 +13,7 @@ from typing import NamedTuple
 from permitflow.carriers.carrier import Carrier, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS
-from permitflow.carriers.resuming import AcceptedCarrier, Connection, ConnectionGivenUp
+from permitflow.carriers.resuming import AcceptedCarrier, ConnectionGivenUp, NumberedConnection
 from permitflow.errors import (
     AlteredMessageError,
     InvalidParametersError,
@@ -255,7 +255,7 @@ class Reception:
         self._suspended.discard(resume.token)
         await self._attend(connection, stream.carrier)
 
-    async def _attend(self, connection: Connection, carrier: AcceptedCarrier) -> None:
+    async def _attend(self, connection: NumberedConnection, carrier: AcceptedCarrier) -> None:
         """Wait until the stream does not need the connection any more."""
         try:
             await asyncio.shield(connection.released)

@@ -17,7 +17,7 @@ from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, par
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
-from permitflow.mute.sockets import Connection
+from permitflow.mute.sockets import BufferedConnection
 from permitflow.patience import Countdown
 
 _DATA = Struct(">QQH")
@@ -118,7 +118,7 @@ def read_data(body: bytes) -> tuple[int, Lines]:
     return number, Lines(body[_DATA.size : end].decode(), first, body[end:].split(b"\n"))
 
 
-class Peer(Connection):
+class Peer(BufferedConnection):
     """The protocol of a connection that carries messages both ways; what cannot be written at once waits in it.
 
     A message that is not expected, or is too long, is refused by its header: no stranger fills memory.  Nothing is

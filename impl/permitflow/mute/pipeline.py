@@ -26,8 +26,8 @@ from permitflow.mute.sockets import (
     MOST_CONNECTIONS,
     RECONNECT_SECONDS,
     Address,
+    BufferedConnection,
     Buffers,
-    Connection,
     Listener,
     close_listening,
     dialled,
@@ -375,7 +375,7 @@ class TcpSource:
             connection.close("the pipeline has ended")
 
 
-class _OutsideSender(Connection):
+class _OutsideSender(BufferedConnection):
     """An outside sender: TCP stops it when it is not read, and the kernel's buffers are full."""
 
     def __init__(self, source: TcpSource, name: str) -> None:
@@ -458,7 +458,7 @@ class Sink(Protocol):
 
 
 @dataclass(kw_only=True)
-class TcpSink(Connection):
+class TcpSink(BufferedConnection):
     """Writes to an outside reader; mutes while there is none, and while the kernel does not take all that it writes.
 
     It connects to its reader, or with ``listens`` waits for one at a time to connect.  A reader that is lost is looked

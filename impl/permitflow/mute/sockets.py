@@ -190,7 +190,7 @@ class Listener:
         close_listening(self._socket)
 
 
-class Connection(asyncio.BufferedProtocol):
+class BufferedConnection(asyncio.BufferedProtocol):
     """A protocol that is told of its connection, and what comes is read into one buffer of a stated size."""
 
     transport: asyncio.Transport | None = None

@@ -30,7 +30,6 @@ __all__ = [
     "ChannelState",
     "Channels",
     "Close",
-    "Connection",
     "ControlReply",
     "ControlRequest",
     "Discard",
@@ -52,6 +51,7 @@ __all__ = [
     "Right",
     "Rollback",
     "StagedPart",
+    "StreamConnection",
 ]
 
 S = TypeVar("S")
@@ -334,7 +334,7 @@ class Peek(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class StreamConnection:
     """A stream between the exchange and a producer or consumer."""
 
     stream: str
@@ -361,7 +361,7 @@ class ListedChannel(Generic[S]):
     parameters: Parameters
     schema: S | None
     """None: no producer has stated it yet."""
-    connections: tuple[Connection, ...] = ()
+    connections: tuple[StreamConnection, ...] = ()
     """The streams that are open, in the order in which they began."""
     limit_rows: int = 0
     """The most rows that it keeps before producers wait; 0: it keeps none."""

@@ -73,7 +73,7 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Kept: traffic.KeptRows,
     pb.Channels: control.Channels,
     pb.ListedChannel: control.ListedChannel,
-    pb.Connection: control.Connection,
+    pb.Connection: control.StreamConnection,
     pb.Changed: control.Changed,
     pb.ChangedChannel: control.ChangedChannel,
     pb.Peeked: control.Peeked,

@@ -23,7 +23,6 @@ from permitflow.stream.control import (
     ChannelRow,
     Channels,
     Close,
-    Connection,
     ControlRequest,
     Discard,
     Discarded,
@@ -40,6 +39,7 @@ from permitflow.stream.control import (
     ResetChannels,
     Retention,
     Rollback,
+    StreamConnection,
 )
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.checksum import checked
@@ -104,7 +104,9 @@ TRAFFIC = ChannelTraffic(
     consumer_waiting_seconds=9.0,
     purged_rows=10,
 )
-connections = st.lists(st.builds(Connection, names, names, names, names, st.booleans(), counts), max_size=2).map(tuple)
+connections = st.lists(st.builds(StreamConnection, names, names, names, names, st.booleans(), counts), max_size=2).map(
+    tuple
+)
 listed_channels = st.builds(
     ListedChannel,
     *(st.just(TRAFFIC), st.sampled_from(Retention), parameters, schemas, connections, counts, st.booleans()),

@@ -17,7 +17,7 @@ from permitflow.exchange.books.bridge import BridgeState
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Codec
-from permitflow.stream.control import Connection
+from permitflow.stream.control import StreamConnection
 from permitflow.stream.frames import Abort, End, Get, Put
 from permitflow.stream.session import State
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
@@ -43,7 +43,7 @@ class Streams:
     def __init__(self, channel: str) -> None:
         self._channel = channel
         self._open: dict[str, AnyStream] = {}
-        self._past: deque[tuple[Connection, ChannelStatistics]] = deque(maxlen=_KEPT_STREAMS)
+        self._past: deque[tuple[StreamConnection, ChannelStatistics]] = deque(maxlen=_KEPT_STREAMS)
         self._counts = Counter[Direction]()
         self._past_resumes = 0
 
@@ -74,11 +74,11 @@ class Streams:
             stream.end_with(error)
         return len(live)
 
-    def statistics(self) -> tuple[tuple[Connection, ChannelStatistics], ...]:
+    def statistics(self) -> tuple[tuple[StreamConnection, ChannelStatistics], ...]:
         """Each stream, and a snapshot of the exchange's end; the latest finished ones first."""
         return (*self._past, *(stream.statistics() for stream in self._open.values()))
 
-    def connections(self) -> tuple[Connection, ...]:
+    def connections(self) -> tuple[StreamConnection, ...]:
         """The streams that are not over."""
         return tuple(connection for connection, _ in self.statistics() if connection.state not in _OVER)
 
@@ -214,10 +214,10 @@ class _Stream(ABC, Generic[C, E]):
         """Note that the stream is over."""
         self._channel.streams.close(self)
 
-    def statistics(self) -> tuple[Connection, ChannelStatistics]:
+    def statistics(self) -> tuple[StreamConnection, ChannelStatistics]:
         """The stream, and a snapshot of the exchange's end."""
         numbers = self._end.statistics()
-        connection = Connection(
+        connection = StreamConnection(
             stream=self.name,
             peer=self.peer,
             direction=self.direction.value,

@@ -20,8 +20,8 @@ __all__ = [
     "TABLES",
     "TABLES_VERSION",
     "Check",
-    "Connection",
     "Database",
+    "DatabaseConnection",
     "Job",
     "Load",
     "Rows",
@@ -153,7 +153,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """Runs statements of SQL within a transaction; a question mark stands for each value."""
 
     def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Rows:
@@ -163,7 +163,7 @@ class Connection(Protocol):
         """Run a statement once for each of these."""
 
 
-Load: TypeAlias = Callable[[Connection], T]
+Load: TypeAlias = Callable[[DatabaseConnection], T]
 """Reads all that a database has; raises ``ValueError`` where that is damaged."""
 
 

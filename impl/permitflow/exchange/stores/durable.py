@@ -23,7 +23,7 @@ from permitflow.errors import (
     StoreMismatchError,
     UndecodableDataError,
 )
-from permitflow.exchange.stores.database import Check, Connection, Database, Load, Rows
+from permitflow.exchange.stores.database import Check, Database, DatabaseConnection, Load, Rows
 from permitflow.exchange.stores.store import ChannelStore, KeptBatch, KeptChannel, PublishedPart, Store
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
@@ -113,7 +113,7 @@ def _number_of(inserted: Rows) -> int:
     return int(number)
 
 
-def _count_rows(connection: Connection, channel: int, first_row: int, next_row: int) -> Check:
+def _count_rows(connection: DatabaseConnection, channel: int, first_row: int, next_row: int) -> Check:
     """Add rows to the channel's count; a gap would make all later numbers wrong."""
     moved = connection.execute(
         "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
@@ -126,19 +126,19 @@ def _count_rows(connection: Connection, channel: int, first_row: int, next_row: 
     return check
 
 
-def _part_of(connection: Connection, channel: int, staging: Staging) -> int | None:
+def _part_of(connection: DatabaseConnection, channel: int, staging: Staging) -> int | None:
     found = connection.execute(_FIND_PART, (channel, *staging)).fetchone()
     return None if found is None else int(found[0])
 
 
-def _forget_parts(connection: Connection, parts: Iterable[int]) -> None:
+def _forget_parts(connection: DatabaseConnection, parts: Iterable[int]) -> None:
     numbers = [(part,) for part in parts]
     for statement in _FORGET_PARTS:
         connection.executemany(statement, numbers)
 
 
 def _publish(
-    connection: Connection,
+    connection: DatabaseConnection,
     query: str,
     batch: int,
     parts: Iterable[tuple[int, Staging, int]],
@@ -175,7 +175,7 @@ def _publish(
 class _Found:
     """The rows of a channel in the database, each batch compared with its checksum."""
 
-    def __init__(self, connection: Connection, channel: int) -> None:
+    def __init__(self, connection: DatabaseConnection, channel: int) -> None:
         """Read them all.
 
         Raises:
@@ -202,7 +202,7 @@ class _Found:
                 self.prepared += [staging] if is_prepared else []
 
 
-def _each(connection: Connection, statement: str, number: int) -> Iterator[tuple[Any, ...]]:
+def _each(connection: DatabaseConnection, statement: str, number: int) -> Iterator[tuple[Any, ...]]:
     """All rows of a statement that returns some of them, from a place on; the first column is the place of a row."""
     place = 0
     while rows := connection.execute(statement, (number, place)).fetchall():
@@ -260,7 +260,7 @@ class DurableChannelStore(ChannelStore):
         """How many schemas the channel has had; a batch in the database has the number of its own."""
 
     @classmethod
-    def loaded(cls, store: "DurableStore", connection: Connection, row: tuple[Any, ...]) -> Self:
+    def loaded(cls, store: "DurableStore", connection: DatabaseConnection, row: tuple[Any, ...]) -> Self:
         """A channel as the database has it.
 
         Raises:
@@ -319,7 +319,7 @@ class DurableChannelStore(ChannelStore):
         codec, number, schema, taken_at = self._known_codec(), self.number, self._schemas - 1, self.now()
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
-        def write(connection: Connection) -> Check:
+        def write(connection: DatabaseConnection) -> Check:
             check = _count_rows(connection, number, first_row, next_row)
             row, places = first_row, []
             written = [*self._joined_for_disk(codec, batches)]
@@ -335,7 +335,7 @@ class DurableChannelStore(ChannelStore):
         self._append(first_row, self._joined(batches), taken_at)
 
     def _insert(
-        self, connection: Connection, codec: BatchCodec, schema: int, batches: Sequence[pa.RecordBatch]
+        self, connection: DatabaseConnection, codec: BatchCodec, schema: int, batches: Sequence[pa.RecordBatch]
     ) -> list[int]:
         """Write batches; return their numbers, by which other tables refer to them."""
         facts = [(self._store.new_batch_number(), schema, *_encoded(codec, batch)) for batch in batches]
@@ -366,7 +366,7 @@ class DurableChannelStore(ChannelStore):
     async def _make_room(self, note: str, values: Sequence[object], first_kept_row: int, next_barrier: int) -> None:
         number, forgets = self.number, first_kept_row > self._first_kept_row
 
-        def write(connection: Connection) -> None:
+        def write(connection: DatabaseConnection) -> None:
             connection.execute(note, values)
             if next_barrier:
                 connection.execute("DELETE FROM barriers WHERE channel = ? AND number < ?", (number, next_barrier))
@@ -381,7 +381,7 @@ class DurableChannelStore(ChannelStore):
         """Append chunks to an attempt."""
         codec, number, schema = self._known_codec(), self.number, self._schemas - 1
 
-        def write(connection: Connection) -> None:
+        def write(connection: DatabaseConnection) -> None:
             part = _part_of(connection, number, staging)
             if part is None:
                 if connection.execute(_FIND_CHANNEL, (number,)).fetchone() is None:
@@ -401,7 +401,7 @@ class DurableChannelStore(ChannelStore):
         """Delete attempts."""
         number = self.number
 
-        def delete(connection: Connection) -> None:
+        def delete(connection: DatabaseConnection) -> None:
             found = [_part_of(connection, number, staging) for staging in stagings]
             _forget_parts(connection, (part for part in found if part is not None))
 
@@ -419,7 +419,7 @@ class DurableChannelStore(ChannelStore):
         values = (*values, self.number)
         await self._write(lambda connection: connection.execute(statement, values) and None, makes_room=makes_room)
 
-    async def _write(self, do: Callable[[Connection], object], *, makes_room: bool = False) -> None:
+    async def _write(self, do: Callable[[DatabaseConnection], object], *, makes_room: bool = False) -> None:
         await self._store.database.submit(do, makes_room=makes_room)
 
     def _known_codec(self) -> BatchCodec:
@@ -452,7 +452,7 @@ class DurableStore(Store):
         self.database, (self._stored, published) = open_(self._loaded)
         super().__init__(published)
 
-    def _loaded(self, connection: Connection) -> Loaded:
+    def _loaded(self, connection: DatabaseConnection) -> Loaded:
         """All channels by name, and the last published batch of each query."""
         rows = connection.execute(_LOAD_CHANNELS).fetchall()
         channels = {row[1]: DurableChannelStore.loaded(self, connection, row) for row in rows}
@@ -530,7 +530,7 @@ class DurableStore(Store):
             if isinstance(place := self._channels.get(channel), DurableChannelStore)
         ]
 
-        def write(connection: Connection) -> None:
+        def write(connection: DatabaseConnection) -> None:
             found = (_part_of(connection, channel, staging) for channel, staging in numbers)
             connection.executemany(_PREPARE_PART, [(part,) for part in found if part is not None])
 
@@ -560,7 +560,7 @@ class DurableStore(Store):
             (place.number,) for name in names if isinstance(place := self._channels.get(name), DurableChannelStore)
         ]
 
-        def delete(connection: Connection) -> None:
+        def delete(connection: DatabaseConnection) -> None:
             for statement in _REMOVE:
                 connection.executemany(statement, numbers)
 
@@ -598,7 +598,7 @@ class DurableStore(Store):
         new = {name: KeptChannel() for name in names}
         flow, stated = parameters.flow.name, parameters.flow.stated(parameters)
 
-        def add(connection: Connection) -> list[int]:
+        def add(connection: DatabaseConnection) -> list[int]:
             numbers = []
             for name in names:
                 facts = (name, new[name].log_id, flow, json.dumps(stated))
