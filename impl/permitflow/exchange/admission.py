@@ -66,7 +66,7 @@ def limit_reached(name: str, most: int) -> LimitReachedError:
     return LimitReachedError(what=what, most=most, option=limit.option)
 
 
-class Place:
+class Slot:
     """One of a limited number; to be left."""
 
     def __init__(self, leave: Callable[[], None]) -> None:
@@ -97,7 +97,7 @@ class _Places:
         self.by_peer = Counter[str]()
         self.taken = 0
 
-    def take(self, key: str) -> Place:
+    def take(self, key: str) -> Slot:
         """Take one.
 
         Raises:
@@ -109,7 +109,7 @@ class _Places:
             raise limit_reached(self._name, self._most)
         self.taken += 1
         self.by_peer[key] += 1
-        return Place(lambda: self._leave(key))
+        return Slot(lambda: self._leave(key))
 
     def _leave(self, key: str) -> None:
         self.taken -= 1
@@ -308,7 +308,7 @@ class Memory:
             )
             raise InvalidParametersError(name="max_memory", value=self._most, rule=rule)
 
-    def take(self, size_bytes: int) -> Place:
+    def take(self, size_bytes: int) -> Slot:
         """Reserve so much.
 
         Raises:
@@ -321,9 +321,9 @@ class Memory:
         def leave() -> None:
             self.reserved_bytes -= size_bytes
 
-        return Place(leave)
+        return Slot(leave)
 
-    def take_stream(self, window_bytes: int, peer: str) -> Place:
+    def take_stream(self, window_bytes: int, peer: str) -> Slot:
         """Reserve what a stream of this peer may hold: its window, and a message under way.
 
         Raises:
@@ -341,7 +341,7 @@ class Memory:
             if not self._by_peer[key]:
                 del self._by_peer[key]
 
-        return Place(leave)
+        return Slot(leave)
 
 
 class Admission:
@@ -375,7 +375,7 @@ class Admission:
         """How many peers have not said yet what they want."""
         return self._handshakes.taken
 
-    def stream(self, peer: str, identity: str = "") -> Place:
+    def stream(self, peer: str, identity: str = "") -> Slot:
         """Let a peer have a stream; who has shown an identity is counted by it, wherever it is.
 
         Raises:
@@ -383,7 +383,7 @@ class Admission:
         """
         return self._streams.take(f"identity {identity}" if identity else peer_key(peer))
 
-    def connection(self, peer: str) -> Place:
+    def connection(self, peer: str) -> Slot:
         """Let a peer have a connection.
 
         Raises:
@@ -403,7 +403,7 @@ class Admission:
             seconds = self._failures.count(key, (_MOST_SHUT_OUT_SECONDS - seconds) * self.limits.max_failures_per_peer)
         return seconds
 
-    def refusal(self) -> Place | None:
+    def refusal(self) -> Slot | None:
         """Let a peer whose connection is refused stay until it has heard why; None: too many do."""
         if self._refused >= MOST_REFUSED:
             return None
@@ -412,7 +412,7 @@ class Admission:
         def leave() -> None:
             self._refused -= 1
 
-        return Place(leave)
+        return Slot(leave)
 
     def handshake(self, peer: str, give_up: GiveUp) -> AbstractContextManager[None]:
         """A peer has not said yet what it wants, as long as the block runs.

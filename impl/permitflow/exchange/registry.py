@@ -25,7 +25,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange.access import Access
-from permitflow.exchange.admission import Admission, Place, limit_reached
+from permitflow.exchange.admission import Admission, Slot, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
@@ -154,7 +154,7 @@ class Exchange:
         self.readiness = Readiness(lambda: self._store.is_own)
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
-        self._memory: dict[str, Place] = {}  # of channels
+        self._memory: dict[str, Slot] = {}  # of channels
         self._servers = set[object]()
         self._certificates: dict[Security, CertificateWatch] = {}
         self._past_lives = 0

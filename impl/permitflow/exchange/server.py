@@ -38,7 +38,7 @@ from permitflow.errors import (
     UndecodableDataError,
 )
 from permitflow.exchange.access import ANYBODY, Access, AccessControl
-from permitflow.exchange.admission import MOST_REFUSED, Attempt, Place
+from permitflow.exchange.admission import MOST_REFUSED, Attempt, Slot
 from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH, Answer, HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
@@ -382,7 +382,7 @@ class _StreamListener(ABC):
         serving.add_done_callback(lambda _: place.leave())
         return True
 
-    def _place(self, peer: str) -> tuple[Place | None, LimitReachedError | None]:
+    def _place(self, peer: str) -> tuple[Slot | None, LimitReachedError | None]:
         """The place of a connection, or the reason why it is refused."""
         admission = self._reception.exchange.admission
         try:

@@ -21,7 +21,7 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError, SecurityError
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
-from permitflow.exchange.admission import Place
+from permitflow.exchange.admission import Slot
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
@@ -102,7 +102,7 @@ class _Producer:
         self._exchange = exchange
         self._peer = peer
         self._stream: ProducerStream[Any] | None = None
-        self._memory: Place | None = None
+        self._memory: Slot | None = None
         self._may_come_again = False
 
     async def serve(self) -> None:
@@ -175,7 +175,7 @@ async def _serve_get(
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
     end = RemoteSender(session, carrier, terms=exchange.terms, first=first)
     stream: ConsumerStream[Any] | None = None
-    memory: Place | None = None
+    memory: Slot | None = None
     hold = access.hold()
     try:
         async with carrying(end, stopping, _until_revoked(end, hold)):

@@ -6,15 +6,15 @@ only after what was consumed.  Needs ``permitflow[kafka]``.
 
 from permitflow.kafka.bridging import TOPIC_SCHEMA, channel_to_topic, topic_to_channel
 from permitflow.kafka.consuming import KafkaRecords
-from permitflow.kafka.ledger import Place, Record
+from permitflow.kafka.ledger import Record, RecordPlace
 from permitflow.kafka.producing import KafkaProducer
 
 __all__ = [
     "TOPIC_SCHEMA",
     "KafkaProducer",
     "KafkaRecords",
-    "Place",
     "Record",
+    "RecordPlace",
     "channel_to_topic",
     "topic_to_channel",
 ]

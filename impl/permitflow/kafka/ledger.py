@@ -17,7 +17,7 @@ class Partition(NamedTuple):
     partition: int
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is."""
 
     topic: str
@@ -41,9 +41,9 @@ class Record:
     """What ``decode`` has made of it."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RecordPlace:
         """Where it is."""
-        return Place(self.topic, self.partition, self.offset)
+        return RecordPlace(self.topic, self.partition, self.offset)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from permitflow.callables import plain
 from permitflow.change import Change
 from permitflow.errors import InvalidParametersError, KafkaRefusedError, LocalProtocolError
-from permitflow.kafka.ledger import Place
+from permitflow.kafka.ledger import RecordPlace
 from permitflow.kafka.told import place_of, refused
 from permitflow.kafka.watched import watched
 from permitflow.stages.core.parameters import require_at_least
@@ -55,7 +55,7 @@ class KafkaProducer:
         self._is_over = threading.Event()
         self._change = Change()
         self._out = 0
-        self._told: deque[tuple[asyncio.Future[Place], Place | KafkaRefusedError]] = deque()
+        self._told: deque[tuple[asyncio.Future[RecordPlace], RecordPlace | KafkaRefusedError]] = deque()
         """What librdkafka has told, in the thread."""
         self._failure: KafkaRefusedError | None = None
 
@@ -108,7 +108,7 @@ class KafkaProducer:
         headers: Mapping[str, bytes] | None = None,
         partition: int = -1,
         timestamp_ms: int = 0,
-    ) -> asyncio.Future[Place]:
+    ) -> asyncio.Future[RecordPlace]:
         """Send a record; wait while the buffer is full.  The future is done when the brokers have it.
 
         A cancelled call has sent nothing.
@@ -119,7 +119,7 @@ class KafkaProducer:
         """
         if self._producer is None:
             raise LocalProtocolError("enter the context first: async with KafkaProducer(...) as producer")
-        future: asyncio.Future[Place] = self._loop.create_future()
+        future: asyncio.Future[RecordPlace] = self._loop.create_future()
 
         def tell(error: KafkaError | None, message: Message) -> None:
             self._told.append((future, refused(error, topic) if error else place_of(message)))
@@ -184,7 +184,7 @@ class KafkaProducer:
         value = plain(value, place="write(value)")
         key = None if key is None else plain(key, place="write(key)")
         when_written = None if when_written is None else plain(when_written, place="write(when_written)")
-        unconfirmed: deque[tuple[T, asyncio.Future[Place]]] = deque()
+        unconfirmed: deque[tuple[T, asyncio.Future[RecordPlace]]] = deque()
         count = 0
 
         def confirm() -> None:

@@ -3,17 +3,17 @@
 from confluent_kafka import KafkaError, Message
 
 from permitflow.errors import KafkaRefusedError
-from permitflow.kafka.ledger import Place, Record
+from permitflow.kafka.ledger import Record, RecordPlace
 
 
-def place_of(message: Message) -> Place:
+def place_of(message: Message) -> RecordPlace:
     """Where a record is."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     # The stubs say None for what only an error lacks.
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    return Place(topic, partition, offset)
+    return RecordPlace(topic, partition, offset)
 
 
 def record_of(message: Message) -> Record:

@@ -97,7 +97,7 @@ class Outlet(NamedTuple):
     number: int
 
 
-class Place:
+class StagePlace:
     """One stage of a run: a step whose stream is used twice has two."""
 
     def __init__(self, step: Step) -> None:
@@ -107,9 +107,9 @@ class Place:
 class Join(NamedTuple):
     """An outlet, and the inlet that it feeds."""
 
-    producer: Place
+    producer: StagePlace
     outlet: int
-    consumer: Place | int
+    consumer: StagePlace | int
     """A number: that of an exit."""
     inlet: int
     is_back: bool
@@ -123,10 +123,10 @@ def joins_of(exits: Sequence[Outlet]) -> list[Join]:
         InvalidParametersError: another branch of a fan-out is missing, a branch is used twice, or a loop is none.
     """
     joins: list[Join] = []
-    shared: dict[Step, tuple[Place, set[int]]] = {}
+    shared: dict[Step, tuple[StagePlace, set[int]]] = {}
     backs: set[Back] = set()
     # Depth first.
-    ahead: list[tuple[Outlet, Place | int, int]] = [(outlet, number, 0) for number, outlet in enumerate(exits)]
+    ahead: list[tuple[Outlet, StagePlace | int, int]] = [(outlet, number, 0) for number, outlet in enumerate(exits)]
     ahead.reverse()
     while ahead:
         (step, number), consumer, inlet = ahead.pop()
@@ -140,7 +140,7 @@ def joins_of(exits: Sequence[Outlet]) -> list[Join]:
         if step in shared:
             place, used = shared[step]
         else:
-            place, used = Place(step), set()
+            place, used = StagePlace(step), set()
             if step.outlets > 1:
                 shared[step] = (place, used)
             ahead += reversed([(outlet, place, position) for position, outlet in enumerate(step.upstream)])
@@ -171,9 +171,9 @@ def connected(
         InvalidParametersError: as ``joins_of``.
     """
     entries: Entries = []
-    stages: dict[Place, Stage[Any, Any]] = {}
+    stages: dict[StagePlace, Stage[Any, Any]] = {}
 
-    def made(place: Place) -> Stage[Any, Any]:
+    def made(place: StagePlace) -> Stage[Any, Any]:
         if place not in stages:
             stages[place] = stage = place.step.make()
             if isinstance(stage, Entry):
@@ -197,7 +197,7 @@ def blueprint_before(exits: Sequence[Outlet]) -> Blueprint:
     counts: Counter[str] = Counter()
     stages: dict[str, Node] = {}
     arcs: list[Arc] = []
-    ends: dict[Place | int, tuple[str, str]] = {}
+    ends: dict[StagePlace | int, tuple[str, str]] = {}
     """The first and the last node of each place."""
 
     def add(name: str, node: Node) -> str:
@@ -219,15 +219,15 @@ def blueprint_before(exits: Sequence[Outlet]) -> Blueprint:
     return Blueprint(stages, tuple(arcs))
 
 
-def _from_sources_on(joins: Sequence[Join], exits: int) -> list[Place | int]:
+def _from_sources_on(joins: Sequence[Join], exits: int) -> list[StagePlace | int]:
     """All places and exits, each behind what it reads, but for what comes back."""
-    before: defaultdict[Place | int, list[Place]] = defaultdict(list)
+    before: defaultdict[StagePlace | int, list[StagePlace]] = defaultdict(list)
     for join in joins:
         before[join.consumer].append(join.producer)
-    order: dict[Place | int, None] = {}
-    seen: set[Place | int] = set()
+    order: dict[StagePlace | int, None] = {}
+    seen: set[StagePlace | int] = set()
     for exit_ in range(exits):
-        ahead: list[Place | int] = [exit_]
+        ahead: list[StagePlace | int] = [exit_]
         while ahead:
             place = ahead[-1]
             if place in seen:

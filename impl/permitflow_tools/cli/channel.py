@@ -13,7 +13,7 @@ from permitflow.stream.traffic import lag_in_words
 from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
-from permitflow_tools.cli.dialling import Place, dials
+from permitflow_tools.cli.dialling import DialTarget, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import Json, failed, print_json, unusable
@@ -49,7 +49,7 @@ def _group() -> None:
 @channel.command("list")
 @dials
 def list_(
-    exchange: Place,
+    exchange: DialTarget,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="CHANNEL", help="Only these channels, or all of a stream. Default: all."),
@@ -123,7 +123,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", places: Mapping[str, str], *, 
 @dials
 @with_options(options=channel_options)
 def add(
-    exchange: Place,
+    exchange: DialTarget,
     context: typer.Context,
     stream: Annotated[
         StreamName,
@@ -165,7 +165,7 @@ def add(
 
 @channel.command()
 @dials
-def remove(exchange: Place, names: Names, force: Force = False, as_json: Json = False) -> None:
+def remove(exchange: DialTarget, names: Names, force: Force = False, as_json: Json = False) -> None:
     """Remove channels with all rows that they keep, also on disk.
 
     Refused while streams are open, also those that have lost their connection, rows wait, or rows are prepared: other
@@ -181,7 +181,7 @@ def remove(exchange: Place, names: Names, force: Force = False, as_json: Json = 
 
 @channel.command()
 @dials
-def reset(exchange: Place, names: Names, force: Force = False, as_json: Json = False) -> None:
+def reset(exchange: DialTarget, names: Names, force: Force = False, as_json: Json = False) -> None:
     """Make channels usable again that are spent, broken or ended.
 
     A channel that is read once begins anew, with the same settings. One that keeps its rows is open again for
@@ -202,7 +202,7 @@ def reset(exchange: Place, names: Names, force: Force = False, as_json: Json = F
 @channel.command()
 @dials
 def purge(
-    exchange: Place,
+    exchange: DialTarget,
     names: Names,
     consumer: Annotated[
         str,
@@ -226,7 +226,7 @@ def purge(
 
 @channel.command()
 @dials
-def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
+def rollback(exchange: DialTarget, names: Names, as_json: Json = False) -> None:
     """Forget rows that are in doubt: staged, and perhaps published by other exchanges.
 
     A query that publishes at several exchanges lets each of them prepare its rows, which do not expire from then on.
@@ -248,7 +248,7 @@ def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
 @channel.command()
 @dials
 def peek(
-    exchange: Place,
+    exchange: DialTarget,
     name: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
     rows: Annotated[
         int,
@@ -297,7 +297,7 @@ def _chosen(orders: "BlockingControl", names: Sequence[str], *, partial: bool = 
     return [*chosen]
 
 
-def _tell(deed: str, changed: "Sequence[ChangedChannel]", exchange: Place, *, as_json: bool) -> None:
+def _tell(deed: str, changed: "Sequence[ChangedChannel]", exchange: DialTarget, *, as_json: bool) -> None:
     if as_json:
         print_json({"address": exchange.address, "channels": [each._asdict() for each in changed]})
         return

@@ -43,7 +43,7 @@ _AlsoAddress: TypeAlias = Annotated[
 ]
 
 
-class Place(NamedTuple):
+class DialTarget(NamedTuple):
     """Where an exchange is, and what is shown there."""
 
     address: str
@@ -65,8 +65,8 @@ def _options(
     tls_key: TlsKey = None,
     tls_server_name: TlsServerName = "",
     token_file: TokenFile = None,
-) -> Place:
-    return Place(address, client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file))
+) -> DialTarget:
+    return DialTarget(address, client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file))
 
 
 def _options_or_argument(
@@ -78,7 +78,7 @@ def _options_or_argument(
     tls_key: TlsKey = None,
     tls_server_name: TlsServerName = "",
     token_file: TokenFile = None,
-) -> Place:
+) -> DialTarget:
     if named is not None and "--address" in given_options(context):
         unusable(f"--address: {named} is an address as well; leave one of them away")
     return _options(named or address, tls_ca, tls_cert, tls_key, tls_server_name, token_file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from permitflow.errors import EndOfStream, PermitflowError, RowFileError
-from permitflow_tools.cli.dialling import Place, dials, told_errors
+from permitflow_tools.cli.dialling import DialTarget, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, latency, one_of, option, whole_number, writable
 from permitflow_tools.cli.outcomes import Json, failed, print_json, requires_extra, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_folder
@@ -29,7 +29,7 @@ _UNFIT = (ValueError, NotImplementedError)
 
 @dials
 def get(
-    exchange: Place,
+    exchange: DialTarget,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", parser=writable, help="What to write; - is standard output.")
@@ -224,7 +224,7 @@ class _Writing:
     """Rows on their way from a channel into an output."""
 
     def __init__(
-        self, source: "BlockingSource", output: _Output, patience: Patience, exchange: Place, consumer: str | None
+        self, source: "BlockingSource", output: _Output, patience: Patience, exchange: DialTarget, consumer: str | None
     ) -> None:
         """``consumer``: the one for which written rows are acknowledged; None: none are."""
         self._source, self._output, self._patience = source, output, patience

@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from permitflow.errors import InvalidParametersError, PermitflowError
-from permitflow_tools.cli.dialling import Place, dials_named
+from permitflow_tools.cli.dialling import DialTarget, dials_named
 from permitflow_tools.cli.options import above_zero, duration, option
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop
 
 
 @dials_named
 def health(
-    exchange: Place,
+    exchange: DialTarget,
     timeout: Annotated[
         float,
         option(above_zero(duration), "DURATION", "The longest wait for an answer, as in 500ms. Default: 5s."),

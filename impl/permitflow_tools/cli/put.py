@@ -11,7 +11,7 @@ import typer
 from permitflow.errors import ChunkTooLargeError, PermitflowError, ProducerEndedError, RowFileError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.names import stream_and_position, stream_channels
-from permitflow_tools.cli.dialling import Place, dials, told_errors
+from permitflow_tools.cli.dialling import DialTarget, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, one_of, option, readable, stream_name, whole_number
 from permitflow_tools.cli.outcomes import Json, failed, print_json, requires_extra, unusable
 from permitflow_tools.cli.patiently import Patience
@@ -31,7 +31,7 @@ _LAST_SECONDS = 10.0
 
 @dials
 def put(
-    exchange: Place,
+    exchange: DialTarget,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", parser=readable, help="What to read; - is standard input.")
@@ -196,7 +196,7 @@ def _require_whole(read: int, kept: int, channel: str, producer: str) -> None:
         unusable(f"{rows}: this is another input, which needs a name of its own")
 
 
-def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
+def _channels_of(exchange: DialTarget, stream: str) -> tuple[str, ...]:
     """The channels of a stream: as many as were stated, or as can be seen; an exchange refuses if it has more.
 
     Each of several exchanges must answer.  Whether two have a channel of the stream is asked when the stream is opened.

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 from permitflow_tools.cli.console import open_console, print_lines
-from permitflow_tools.cli.dialling import Place, dials_named
+from permitflow_tools.cli.dialling import DialTarget, dials_named
 from permitflow_tools.cli.options import above_zero, duration, option
 from permitflow_tools.cli.outcomes import ExitCode, Json, failed, requires_extra
 from permitflow_tools.cli.traffic_table import traffic_table
@@ -28,7 +28,7 @@ _NO_CHANNELS = "no channels here that this client may see"
 
 @dials_named
 def top(
-    exchange: Place,
+    exchange: DialTarget,
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated. Default: all.")
     ] = None,

@@ -23,8 +23,8 @@ from permitflow.kafka import (
     TOPIC_SCHEMA,
     KafkaProducer,
     KafkaRecords,
-    Place,
     Record,
+    RecordPlace,
     channel_to_topic,
     topic_to_channel,
 )
@@ -149,7 +149,7 @@ async def test_poison_fails_the_stream_behind_the_records_before_it(cluster: Kaf
     async with reading(cluster, topic, decode=lambda record: int(record.value), when_poisoned=noted) as records:
         record = await records.take()
         records.consumed(record)
-    assert ([each.place for each in poison], record.content) == ([Place(topic, 0, 2)], 4)
+    assert ([each.place for each in poison], record.content) == ([RecordPlace(topic, 0, 2)], 4)
     await write(cluster, topic, range(5, 6))
     async with reading(cluster, topic) as records:
         assert await read(records, 1) == [5]
