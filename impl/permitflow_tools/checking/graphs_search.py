@@ -58,7 +58,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Edge:
+class RestEdge:
     """From one state at rest to another."""
 
     source: int
@@ -197,8 +197,8 @@ class Search:
         self.parameters = parameters
         self._one_schedule = one_schedule
         self.states: list[State] = []
-        self.edges: list[list[Edge]] = []
-        self._parents: list[Edge | None] = []
+        self.edges: list[list[RestEdge]] = []
+        self._parents: list[RestEdge | None] = []
         self._positions: dict[tuple[State, int], int] = {}
         self._turns: list[int] = []
         self._firsts: list[Move] = []
@@ -247,9 +247,9 @@ class Search:
             self.edges.append([])
             self._turns.append(turn)
             self._firsts.append(move)
-            self._parents.append(None if edge is None else Edge(edge[0], target, move, edge[1]))
+            self._parents.append(None if edge is None else RestEdge(edge[0], target, move, edge[1]))
         if edge is not None:
-            self.edges[edge[0]].append(Edge(edge[0], target, move, edge[1]))
+            self.edges[edge[0]].append(RestEdge(edge[0], target, move, edge[1]))
         if is_new and self.dead is None and is_stuck(self.parameters, state):
             self.dead = target
             return True

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from permitflow_tools.checking.graphs_search import Edge, Move, Search, moves_of
+from permitflow_tools.checking.graphs_search import Move, RestEdge, Search, moves_of
 
 
 class Starved(NamedTuple):
@@ -37,7 +37,7 @@ def starved(search: Search, merge: int) -> Starved | None:
 
 
 def _fair_round(
-    first: int, component: Collection[int], kept: Mapping[int, Sequence[Edge]], needed: set[tuple[str, int]]
+    first: int, component: Collection[int], kept: Mapping[int, Sequence[RestEdge]], needed: set[tuple[str, int]]
 ) -> list[Move]:
     """The moves of a way from a state back to it, on which all that is needed happens."""
     left, moves, position = set(needed), list[Move](), first
@@ -52,12 +52,12 @@ def _fair_round(
 def _way(
     start: int,
     component: Collection[int],
-    kept: Mapping[int, Sequence[Edge]],
+    kept: Mapping[int, Sequence[RestEdge]],
     first: int,
     left: Collection[tuple[str, int]],
-) -> list[Edge]:
+) -> list[RestEdge]:
     """A shortest way to something that is left to do; if nothing is, to the first state."""
-    parents: dict[int, Edge] = {}
+    parents: dict[int, RestEdge] = {}
     ahead = [start]
     for position in ahead:
         for edge in kept[position]:
@@ -74,11 +74,11 @@ def _way(
     raise AssertionError("each state of a component can be reached from each other one")
 
 
-def _takes(edge: Edge, merge: int, arc: int) -> bool:
+def _takes(edge: RestEdge, merge: int, arc: int) -> bool:
     return any(taken.stage == merge and taken.arc == arc for taken in edge.taken)
 
 
-def _components(kept: dict[int, list[Edge]]) -> list[set[int]]:
+def _components(kept: dict[int, list[RestEdge]]) -> list[set[int]]:
     from networkx import DiGraph, strongly_connected_components
 
     graph = DiGraph((edge.source, edge.target) for edges in kept.values() for edge in edges)

@@ -38,7 +38,7 @@ _SERIES = 6
 
 
 @dataclass(frozen=True)
-class Edge:
+class StateEdge:
     """A step."""
 
     source: int
@@ -59,7 +59,7 @@ class StateGraph:
     look: Look
     parameters: Any
     states: Sequence[Any]
-    edges: Sequence[Edge]
+    edges: Sequence[StateEdge]
     """In the order of their sources."""
     stuck: frozenset[int]
     """States in which a message waits for ever."""
@@ -82,7 +82,7 @@ def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateG
     states = explore(system, parameters, invariants={}, max_states=most).states
     numbers = {state: number for number, state in enumerate(states)}
     edges = [
-        Edge(source, step.action, step.arguments, numbers[step.state])
+        StateEdge(source, step.action, step.arguments, numbers[step.state])
         for source, state in enumerate(states)
         for step in system.successors(state, parameters)
     ]
