@@ -46,7 +46,7 @@ class WordSender(BufferedConnection):
         self._send_soon()
 
     def on_made(self, transport: asyncio.Transport) -> None:
-        """See ``Connection``."""
+        """See ``BufferedConnection``."""
         transport.set_write_buffer_limits(high=0)
 
     @property
@@ -133,7 +133,7 @@ class CountReader(BufferedConnection):
         await transported(self, await connected(address, self._buffers))
 
     def on_made(self, transport: asyncio.Transport) -> None:
-        """See ``Connection``."""
+        """See ``BufferedConnection``."""
         self._begun = b""
         self.ended.clear()
         if not self._is_reading:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
+from permitflow.carriers.datagrams.link import LinkFeedback, LinkReceiver, LinkSender
 from permitflow.errors import PermitflowError
 from permitflow_model import lossy_channel
 from permitflow_model.kernel.queue import Fifo
@@ -37,9 +37,9 @@ class DrivenLink:
         self.parameters = parameters
         self.connections = 0
         self.data: deque[int] = deque()
-        self.feedback: deque[Feedback] = deque()
+        self.feedback: deque[LinkFeedback] = deque()
         self.old_data: list[tuple[int, int]] = []
-        self.old_feedback: list[Feedback] = []
+        self.old_feedback: list[LinkFeedback] = []
         """Copies of earlier connections, with their epochs; the network has them for ever."""
         self.begin()
 

@@ -6,14 +6,14 @@ from itertools import count
 import pytest
 
 from permitflow.errors import StalledGraphError
-from permitflow.stages import Feedback, Overflow, Source, blueprint_of
+from permitflow.stages import FeedbackLoop, Overflow, Source, blueprint_of
 from permitflow_tools.checking import check_graph
 
 Numbers = Source[int]
 
 
 def loop(join: Callable[[Numbers, Numbers], Numbers], arc: Callable[[Numbers], Numbers]) -> Numbers:
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     out, again = join(Source.from_iterator(count), back.source).broadcast(2)
     back.close(arc(again))
     return out

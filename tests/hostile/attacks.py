@@ -21,7 +21,7 @@ import pyarrow as pa
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, StreamMessageKind, read_header
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.link import LinkFeedback
 from permitflow.carriers.datagrams.packets import COOKIE_BYTES, Challenge, Data, Hello, Open, decode, encode
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.client import get, put
@@ -488,7 +488,7 @@ async def _spoofed(target: Target, answers: Counter[str]) -> None:
             for _ in range(50):
                 number = secrets.randbits(64)
                 await loop.sock_sendall(made, encode(Open(number, secrets.token_bytes(COOKIE_BYTES), 16)))
-                await loop.sock_sendall(made, whole(Data(0, Feedback(number, 0, 16), b"x" * 1_000)))
+                await loop.sock_sendall(made, whole(Data(0, LinkFeedback(number, 0, 16), b"x" * 1_000)))
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.05):
                     while True:

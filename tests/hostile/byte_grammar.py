@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, StreamMessageKind, read_header
 from permitflow.carriers.connection import HEALTH_CHECK
-from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.link import LinkFeedback
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
     MOST_WINDOW,
@@ -285,13 +285,13 @@ _tokens = _numbers | st.just(CONNECTION)
 
 
 @st.composite
-def _feedbacks(draw: st.DrawFn) -> Feedback:
+def _feedbacks(draw: st.DrawFn) -> LinkFeedback:
     if draw(st.booleans()):
-        return Feedback(CONNECTION, 0, PLACES)
+        return LinkFeedback(CONNECTION, 0, PLACES)
     first = draw(_numbers)
     edges = draw(st.lists(st.integers(0, 10_000), max_size=8).map(sorted))
     ranges = tuple((first + one, first + other) for one, other in zip(edges[::2], edges[1::2], strict=False))
-    return Feedback(CONNECTION if draw(st.integers(0, 9)) else draw(_numbers), first, draw(_numbers), ranges)
+    return LinkFeedback(CONNECTION if draw(st.integers(0, 9)) else draw(_numbers), first, draw(_numbers), ranges)
 
 
 @st.composite
@@ -309,9 +309,9 @@ def whole(packet: Packet) -> bytes:
 
 def _with_number(packet: Packet, connection: int) -> Packet:
     match packet:
-        case Data(_, Feedback(epoch)) if epoch == CONNECTION:
+        case Data(_, LinkFeedback(epoch)) if epoch == CONNECTION:
             return packet._replace(feedback=packet.feedback._replace(epoch=connection))
-        case Feedback(epoch) if epoch == CONNECTION:
+        case LinkFeedback(epoch) if epoch == CONNECTION:
             return packet._replace(epoch=connection)
         case Gone(number) if number == CONNECTION:
             return Gone(connection)
@@ -325,7 +325,7 @@ def said_over_udp(session: Session) -> Packets:
         if isinstance(write, Hears):
             packets.append(write)
         else:
-            packets.append(Data(number, Feedback(CONNECTION, 0, PLACES), write))
+            packets.append(Data(number, LinkFeedback(CONNECTION, 0, PLACES), write))
             number += 1
     packets.append(Hears(0))  # a peer that is gone has said nothing
     return Packets(is_connected=True, packets=tuple(packets))

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
-from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.link import LinkFeedback
 from permitflow.carriers.datagrams.packets import Data
 from tests.hostile.byte_grammar import (
     CONNECTION,
@@ -56,7 +56,7 @@ def test_an_exchange_bears_any_bytes_over_http2(run: asyncio.Runner, peers: Sequ
 
 WRONG_FIRST_AND_LAST = Packets(
     is_connected=True,
-    packets=(Data(0, Feedback(CONNECTION, 0, 16), b"no header"), Data(1, Feedback(CONNECTION, 0, 512), b"")),
+    packets=(Data(0, LinkFeedback(CONNECTION, 0, 16), b"no header"), Data(1, LinkFeedback(CONNECTION, 0, 512), b"")),
 )
 
 

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
+from permitflow.carriers.datagrams.link import LinkFeedback, LinkReceiver, LinkSender
 
 EPOCH = 7
 
@@ -88,7 +88,7 @@ class SimulatedLink:
         self.datagrams += 1
         self._carry(lambda: self.receiver.arrive(EPOCH, number, payload, self.now))
 
-    def _tell(self, feedback: Feedback) -> None:
+    def _tell(self, feedback: LinkFeedback) -> None:
         self.feedbacks += 1
         self._carry(lambda: self.sender.hear(feedback, self.now))
 

@@ -177,7 +177,7 @@ class Peer(BufferedConnection):
         self.break_off()
 
     def on_made(self, transport: asyncio.Transport) -> None:
-        """See ``Connection``."""
+        """See ``BufferedConnection``."""
         if self._handshake_seconds is not None:
             reason = f"it has not said within {self._handshake_seconds:g} s who it is"
             self._late = Countdown(self._handshake_seconds, partial(self.refuse, reason))

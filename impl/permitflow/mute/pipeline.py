@@ -522,7 +522,7 @@ class TcpSink(BufferedConnection):
         self.pipeline.hear({"event": event, "sink": self.name, "at": list(self.address), "reason": reason})
 
     def on_made(self, transport: asyncio.Transport) -> None:
-        """See ``Connection``."""
+        """See ``BufferedConnection``."""
         transport.set_write_buffer_limits(high=0)
         self.pipeline.hear({"event": "opened", "sink": self.name})
         self.on_open()

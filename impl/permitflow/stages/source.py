@@ -616,7 +616,7 @@ def require_plain_stream(function: object) -> None:
         require_plain(function, place="flat_map(function)", hint="map_async, then flat_map, awaits it")
 
 
-class Feedback(Generic[T]):
+class FeedbackLoop(Generic[T]):
     """The way back of a loop: its source is used before the stream that comes back exists, and ``close`` joins them::
 
         back = Feedback[int]()

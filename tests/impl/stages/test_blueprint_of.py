@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.stages import Feedback, Overflow, Source, Supervision, blueprint_of
+from permitflow.stages import FeedbackLoop, Overflow, Source, Supervision, blueprint_of
 from permitflow.stages.blueprint import (
     BoundaryNode,
     BufferNode,
@@ -64,7 +64,7 @@ def test_each_stage_is_told_by_its_kind(name: str) -> None:
 
 
 def test_the_joins_are_told_with_their_ports() -> None:
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     merged = back.source.merge_preferred(Source(count()), Source([1])).map(abs)
     left, right, again = merged.broadcast(3)
     first, second = right.zip_with(left, max).balance(2)

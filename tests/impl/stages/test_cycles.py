@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from permitflow.errors import InvalidParametersError, StalledGraphError
-from permitflow.stages import Connection, Elements, Feedback, Overflow, Source, Stage, blueprint_of, open_run
+from permitflow.stages import Connection, Elements, FeedbackLoop, Overflow, Source, Stage, blueprint_of, open_run
 from permitflow.stages.core.elements import Filter, Map, MapConcat
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
 from permitflow.stages.core.ports import Island
@@ -115,7 +115,7 @@ def loop(
     join: Callable[[Numbers_, Numbers_], Numbers_], arc: Callable[[Numbers_], Numbers_], numbers: Any = None
 ) -> Numbers_:
     """Numbers and what comes back; a copy of each leaves, another one comes back by the arc."""
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     out, again = join(Source.from_iterator(count) if numbers is None else Source(numbers), back.source).broadcast(2)
     back.close(arc(again))
     return out
@@ -161,7 +161,7 @@ async def test_a_loop_that_runs_on_ends_with_its_consumer(name: str) -> None:
 
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_a_loop_that_never_rests_stops_neither_source_nor_consumer(is_alone: bool) -> None:
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     numbers = Source.from_iterator(count)
     again, out = (numbers if is_alone else numbers.buffer(1)).merge(back.source).balance(2)
     back.close(again.map(lambda n: n))
@@ -201,7 +201,7 @@ async def test_a_loop_of_pairs_without_a_first_element_tells_its_ring() -> None:
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_a_loop_that_keeps_its_own_end_back_stalls_at_the_end(is_alone: bool) -> None:
     found: list[int] = []
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     numbers = Source([1, 2, 3])
     again, out = (numbers if is_alone else numbers.buffer(1)).merge(back.source).balance(2)
     back.close(again)
@@ -227,7 +227,7 @@ async def test_an_error_leaves_the_loop_behind_what_was_before_it() -> None:
 
 
 async def test_two_loops_may_cross() -> None:
-    inner, outer = Feedback[int]("inner"), Feedback[int]("outer")
+    inner, outer = FeedbackLoop[int]("inner"), FeedbackLoop[int]("outer")
     merged = Source.from_iterator(count).merge(inner.source).map(lambda n: n + 1)
     once, twice = merged.merge(outer.source).balance(2)
     out, again = once.broadcast(2)
@@ -238,7 +238,7 @@ async def test_two_loops_may_cross() -> None:
 
 async def test_a_loop_whose_consumer_has_left_does_not_run_on_for_nobody() -> None:
     seen: list[int] = []
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     numbers, others = Source.from_iterator(count).broadcast(2)
     out, again = numbers.merge(back.source).broadcast(2)
     back.close(again.map(kept(seen)).buffer(4, Overflow.DROP_OLDEST))
@@ -257,7 +257,7 @@ async def test_a_loop_whose_consumer_has_left_does_not_run_on_for_nobody() -> No
 
 
 def test_a_feedback_is_closed_once_with_what_comes_from_it() -> None:
-    back = Feedback[int]("retries")
+    back = FeedbackLoop[int]("retries")
     out, again = Source([1]).merge(back.source).broadcast(2)
     with pytest.raises(InvalidParametersError, match=r"feedback must be closed before .*back.close.*, not 'retries'"):
         blueprint_of(out, again)
@@ -272,12 +272,12 @@ def test_a_feedback_is_closed_once_with_what_comes_from_it() -> None:
 
 
 def test_a_feedback_is_used_once_and_closed_with_a_branch() -> None:
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     merged = Source([1]).merge(back.source)
     back.close(merged)
     with pytest.raises(InvalidParametersError, match="closed with a branch of a broadcast or of a balance"):
         blueprint_of(merged)
-    back = Feedback[int]()
+    back = FeedbackLoop[int]()
     out, again = back.source.merge(back.source).broadcast(2)
     back.close(again)
     with pytest.raises(InvalidParametersError, match="must be used once in a run"):
@@ -285,7 +285,7 @@ def test_a_feedback_is_used_once_and_closed_with_a_branch() -> None:
 
 
 def test_a_feedback_closed_with_another_loop_is_refused_in_a_run() -> None:
-    one, other = Feedback[int]("one"), Feedback[int]("other")
+    one, other = FeedbackLoop[int]("one"), FeedbackLoop[int]("other")
     out, again, lost = Source([1]).merge(one.source).broadcast(3)
     other.close(lost)  # one, where it comes from, might still come from other
     one.close(again)

@@ -46,7 +46,7 @@ FIRST_REMINDER_SECONDS = 0.025
 """The last feedback is sent again after this long without news; then after twice as long, and so on."""
 
 
-class Feedback(NamedTuple):
+class LinkFeedback(NamedTuple):
     """What the receiver tells."""
 
     epoch: int
@@ -173,7 +173,7 @@ class LinkSender(Generic[P]):
         self.retransmitted += 1
         return self._kept[number]
 
-    def hear(self, feedback: Feedback, now: float) -> bool:
+    def hear(self, feedback: LinkFeedback, now: float) -> bool:
         """Feedback arrives; return whether it tells anything: otherwise it is late, or has come twice.
 
         Spec: Hear, Ignore.
@@ -200,7 +200,7 @@ class LinkSender(Generic[P]):
         self._find_lost(now)
         return is_news
 
-    def _require_true(self, feedback: Feedback) -> None:
+    def _require_true(self, feedback: LinkFeedback) -> None:
         """Otherwise a wrong peer could let this end keep anything, or look for anything."""
         if feedback.limit > feedback.acknowledged + self._window:
             raise PermitOverrunError(
@@ -343,7 +343,7 @@ class LinkReceiver(Generic[P]):
         self._inbox: deque[P] = deque()
         self._early: dict[int, P] = {}
         self._early_ranges = _Ranges()
-        self._told = Feedback(epoch, 0, window)
+        self._told = LinkFeedback(epoch, 0, window)
         self._told_seconds = now
         self._owed_seconds: float | None = None
         """When feedback has to leave; None: there is nothing to tell."""
@@ -439,12 +439,12 @@ class LinkReceiver(Generic[P]):
         """
         self._owe(now)
 
-    def feedback(self, now: float) -> Feedback:
+    def feedback(self, now: float) -> LinkFeedback:
         """What to tell now, whether it is owed or only a reminder; it counts as told.
 
         Spec: Acknowledge, after Remind if nothing is owed.
         """
-        told = Feedback(
+        told = LinkFeedback(
             self._epoch, self._received, self._consumed + self._window, self._early_ranges.lowest(MOST_RANGES)
         )
         if told != self._told:

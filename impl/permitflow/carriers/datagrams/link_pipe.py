@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from permitflow.carriers.datagrams.congestion import Congestion
-from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
+from permitflow.carriers.datagrams.link import LinkFeedback, LinkReceiver, LinkSender
 from permitflow.carriers.datagrams.packets import DATA_BYTES, RANGE_BYTES, Data, Gone, encode, encode_data
 from permitflow.carriers.pipe import Pipe
 from permitflow.errors import PermitflowError
@@ -61,7 +61,7 @@ class LinkPipe(Pipe):
         )
         self._datagram_bytes, self._payload_bytes = datagram_bytes, datagram_bytes - DATA_BYTES
         self._transmit, self._on_over = transmit, on_over
-        self._told = self._heard = Feedback(connection, 0, window)
+        self._told = self._heard = LinkFeedback(connection, 0, window)
         self._last_feedback = encode(self._told)
         # Reading.
         self._begun = memoryview(_END)
@@ -107,7 +107,7 @@ class LinkPipe(Pipe):
         except PermitflowError as error:
             self._refuse(error)
 
-    def take_feedback(self, feedback: Feedback, now: float) -> None:
+    def take_feedback(self, feedback: LinkFeedback, now: float) -> None:
         """Feedback has come; ``end_turn`` follows soon."""
         self._note_sign()
         try:

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from xxhash import xxh3_64_intdigest
 
-from permitflow.carriers.datagrams.link import MOST_RANGES, Feedback
+from permitflow.carriers.datagrams.link import MOST_RANGES, LinkFeedback
 from permitflow.wire.buffers import Buffer
 
 VERSION = 1
@@ -102,7 +102,7 @@ class Data(NamedTuple):
     """Data, and what their sender has received."""
 
     number: int
-    feedback: Feedback
+    feedback: LinkFeedback
     payload: bytes
 
 
@@ -114,7 +114,7 @@ class Gone(NamedTuple):
 
 W = TypeVar("W", Open, Accept)
 
-Packet: TypeAlias = Hello | Challenge | Open | Accept | Data | Feedback | Gone
+Packet: TypeAlias = Hello | Challenge | Open | Accept | Data | LinkFeedback | Gone
 """A packet.  The epoch of a feedback is the number of the connection."""
 
 
@@ -122,10 +122,10 @@ def _whole(kind: PacketKind, body: bytes) -> bytes:
     return _HEAD.pack(_MARK, VERSION, kind, xxh3_64_intdigest(body, seed=kind)) + body
 
 
-def encode(packet: Hello | Challenge | Open | Accept | Feedback | Gone) -> bytes:
+def encode(packet: Hello | Challenge | Open | Accept | LinkFeedback | Gone) -> bytes:
     """A packet without a payload, as bytes."""
     match packet:
-        case Feedback(connection, acknowledged, limit, beyond):
+        case LinkFeedback(connection, acknowledged, limit, beyond):
             body = _FEEDBACK.pack(connection, acknowledged, limit, len(beyond))
             return _whole(PacketKind.FEEDBACK, body + _encoded(beyond, acknowledged) if beyond else body)
         case Hello(token):
@@ -140,7 +140,7 @@ def encode(packet: Hello | Challenge | Open | Accept | Feedback | Gone) -> bytes
             return _whole(PacketKind.GONE, _TOKEN.pack(connection))
 
 
-def encode_data(number: int, feedback: Feedback, payload: bytes) -> tuple[bytes, bytes]:
+def encode_data(number: int, feedback: LinkFeedback, payload: bytes) -> tuple[bytes, bytes]:
     """A packet with a payload, in two pieces."""
     connection, acknowledged, limit, beyond = feedback
     front = _DATA.pack(connection, number, acknowledged, limit, len(beyond))
@@ -172,7 +172,7 @@ def decode(datagram: Buffer) -> Packet | None:
         case PacketKind.FEEDBACK if size >= _FEEDBACK.size:
             connection, acknowledged, limit, count = _FEEDBACK.unpack_from(body)
             if count <= MOST_RANGES and size == _FEEDBACK.size + count * RANGE_BYTES:
-                return Feedback(connection, acknowledged, limit, _ranges(body, _FEEDBACK.size, count, acknowledged))
+                return LinkFeedback(connection, acknowledged, limit, _ranges(body, _FEEDBACK.size, count, acknowledged))
         case PacketKind.HELLO if len(view) == HELLO_BYTES:
             return Hello(*_TOKEN.unpack_from(body))
         case PacketKind.CHALLENGE if size == _CHALLENGE.size:
@@ -201,7 +201,7 @@ def _decoded_data(body: memoryview, stated: int) -> Data | None:
     if stated != xxh3_64_intdigest(payload, seed=xxh3_64_intdigest(body[:start], seed=_DATA_KIND)):
         return None
     beyond = _ranges(body, _DATA.size, count, acknowledged) if count else ()
-    return Data(number, Feedback(connection, acknowledged, limit, beyond), payload)
+    return Data(number, LinkFeedback(connection, acknowledged, limit, beyond), payload)
 
 
 def _ranges(body: memoryview, start: int, count: int, acknowledged: int) -> tuple[tuple[int, int], ...]:

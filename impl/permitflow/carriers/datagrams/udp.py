@@ -23,7 +23,7 @@ from permitflow.carriers import dialling
 from permitflow.carriers.accepting import place
 from permitflow.carriers.addresses import Address, parsed
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamOptions
-from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.link import LinkFeedback
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
@@ -162,10 +162,10 @@ class _Endpoint(ABC):
     def _pipes(self) -> Sequence[LinkPipe]:
         """All connections."""
 
-    def _pass_on(self, pipe: LinkPipe, packet: Data | Feedback | Gone, now: float) -> None:
+    def _pass_on(self, pipe: LinkPipe, packet: Data | LinkFeedback | Gone, now: float) -> None:
         if isinstance(packet, Data):
             pipe.take_data(packet, now)
-        elif isinstance(packet, Feedback):
+        elif isinstance(packet, LinkFeedback):
             pipe.take_feedback(packet, now)
         else:
             pipe.take_gone()
@@ -223,7 +223,7 @@ class _Dialled(_Endpoint):
 
     def _take(self, packet: Packet, sender: SocketName, now: float) -> None:
         match packet:
-            case Data(_, Feedback(connection)) | Feedback(connection) | Gone(connection) if (
+            case Data(_, LinkFeedback(connection)) | LinkFeedback(connection) | Gone(connection) if (
                 connection == self._connection
             ):
                 self._pass_on(self.pipe, packet, now)
@@ -377,7 +377,7 @@ class UdpAcceptor(_Endpoint):
 
     def _take(self, packet: Packet, sender: SocketName, now: float) -> None:
         match packet:
-            case Data(_, Feedback(connection)) | Feedback(connection) | Gone(connection):
+            case Data(_, LinkFeedback(connection)) | LinkFeedback(connection) | Gone(connection):
                 pipe, peer = self._connections.get(connection, (None, None))
                 if pipe is not None and peer == sender:
                     self._pass_on(pipe, packet, now)

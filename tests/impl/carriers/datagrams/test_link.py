@@ -10,7 +10,7 @@ from permitflow.carriers.datagrams.link import (
     HOLD_SECONDS,
     MOST_RANGES,
     OVERTAKEN,
-    Feedback,
+    LinkFeedback,
     LinkReceiver,
     LinkSender,
 )
@@ -20,8 +20,8 @@ from tests.support.simulated_link import EPOCH, SimulatedLink, Weather
 NOW = 100.0
 
 
-def told(acknowledged: int, limit: int, *beyond: tuple[int, int]) -> Feedback:
-    return Feedback(EPOCH, acknowledged, limit, beyond)
+def told(acknowledged: int, limit: int, *beyond: tuple[int, int]) -> LinkFeedback:
+    return LinkFeedback(EPOCH, acknowledged, limit, beyond)
 
 
 def sender_of(sent: int, window: int) -> LinkSender[str]:
@@ -81,7 +81,7 @@ def test_half_a_window_is_granted_at_once() -> None:
     "wrong",
     [told(3, 4), told(0, 5), told(1, 5, (3, 9)), told(1, 5, (1, 2)), told(0, 4, (1, 2), (2, 2)), told(0, 4, (1, 9**9))],
 )
-def test_feedback_that_cannot_be_true_ends_the_link(wrong: Feedback) -> None:
+def test_feedback_that_cannot_be_true_ends_the_link(wrong: LinkFeedback) -> None:
     sender = sender_of(2, 4)
     with pytest.raises(RemoteProtocolError) as refusal:
         sender.hear(wrong, NOW)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.carriers.datagrams.link import MOST_RANGES, Feedback
+from permitflow.carriers.datagrams.link import MOST_RANGES, LinkFeedback
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
     DATA_BYTES,
@@ -29,12 +29,12 @@ cookies = st.binary(min_size=COOKIE_BYTES, max_size=COOKIE_BYTES)
 
 
 @st.composite
-def feedbacks(draw: st.DrawFn) -> Feedback:
+def feedbacks(draw: st.DrawFn) -> LinkFeedback:
     acknowledged = draw(st.integers(0, 2**63))
     edges = sorted(draw(st.sets(st.integers(1, MOST_WINDOW), max_size=2 * MOST_RANGES)))
     beyond = zip(edges[::2], edges[1::2], strict=False)
     ranges = tuple((acknowledged + first, acknowledged + end) for first, end in beyond)
-    return Feedback(draw(numbers), acknowledged, draw(numbers), ranges)
+    return LinkFeedback(draw(numbers), acknowledged, draw(numbers), ranges)
 
 
 short = st.one_of(
@@ -92,5 +92,5 @@ def test_no_answer_to_a_hello_is_longer_than_it() -> None:
 
 
 def test_the_size_of_a_packet_with_data_is_known_before() -> None:
-    feedback = Feedback(1, 10, 20, ((11, 12), (13, 14)))
+    feedback = LinkFeedback(1, 10, 20, ((11, 12), (13, 14)))
     assert len(b"".join(encode_data(0, feedback, b"x" * 7))) == DATA_BYTES + 2 * RANGE_BYTES + 7

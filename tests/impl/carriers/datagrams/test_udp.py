@@ -14,7 +14,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
 from permitflow.carriers.datagrams import udp
-from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.link import LinkFeedback
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
@@ -335,7 +335,7 @@ async def test_what_a_stranger_sends_changes_nothing() -> None:
     async with acceptor_at() as (acceptor, pipes):
         with stranger_to(acceptor) as dialler, stranger_to(acceptor) as stranger:
             accept = await opened(dialler)
-            feedback = Feedback(accept.connection, 0, 16)
+            feedback = LinkFeedback(accept.connection, 0, 16)
             # Another address, another number: the answer is that there is no such connection.
             assert await answer(stranger, encode(feedback)) == Gone(accept.connection)
             assert await answer(dialler, encode(feedback._replace(epoch=1))) == Gone(1)
@@ -346,10 +346,10 @@ async def test_what_a_stranger_sends_changes_nothing() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[int], Packet], type[PermitflowError]]] = {
-    "data beyond the window": (lambda c: Data(1_000, Feedback(c, 0, 16), b"x"), OverspendError),
-    "what was not sent is acknowledged": (lambda c: Feedback(c, 1, 16), FalsePositionError),
-    "a limit beyond the window": (lambda c: Feedback(c, 0, 17), PermitOverrunError),
-    "a range that was not sent": (lambda c: Feedback(c, 0, 16, ((1, 3),)), FalsePositionError),
+    "data beyond the window": (lambda c: Data(1_000, LinkFeedback(c, 0, 16), b"x"), OverspendError),
+    "what was not sent is acknowledged": (lambda c: LinkFeedback(c, 1, 16), FalsePositionError),
+    "a limit beyond the window": (lambda c: LinkFeedback(c, 0, 17), PermitOverrunError),
+    "a range that was not sent": (lambda c: LinkFeedback(c, 0, 16, ((1, 3),)), FalsePositionError),
 }
 
 
