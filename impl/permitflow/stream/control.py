@@ -45,7 +45,6 @@ __all__ = [
     "Published",
     "Purge",
     "RemoveChannels",
-    "Request",
     "ResetChannels",
     "Retention",
     "Right",
@@ -77,7 +76,7 @@ class Right(StrEnum):
     """See its peers; add, reset, purge and remove it; roll back what is in doubt."""
 
 
-class Request:
+class ControlRequest:
     """What all requests have."""
 
     __slots__ = ()
@@ -94,7 +93,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _OfChannels(Request):
+class _OfChannels(ControlRequest):
     channels: tuple[str, ...]
 
     @property
@@ -152,7 +151,7 @@ class AskPositions(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge(Request):
+class Acknowledge(ControlRequest):
     """A consumer no longer needs the rows before these."""
 
     rows: tuple[ChannelRow, ...]
@@ -175,7 +174,7 @@ class StagedPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfParts(Request):
+class _OfParts(ControlRequest):
     right = Right.PRODUCE
 
     query: str
@@ -211,7 +210,7 @@ class Close(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfAnyChannels(Request):
+class _OfAnyChannels(ControlRequest):
     channels: tuple[str, ...] = ()
     """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
@@ -245,7 +244,7 @@ class AskChannels(_OfAnyChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class AddStream(Request, Generic[S]):
+class AddStream(ControlRequest, Generic[S]):
     """Add a stream of channels, all or none."""
 
     right = Right.ADMINISTER
@@ -318,7 +317,7 @@ class Rollback(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class Peek(Request):
+class Peek(ControlRequest):
     """Ask for the first rows that wait in a channel; they stay there."""
 
     channel: str

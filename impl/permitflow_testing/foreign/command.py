@@ -27,7 +27,7 @@ from permitflow_testing.foreign.driver import (
     CallRefused,
     Driver,
     DriverError,
-    Request,
+    DriverRequest,
 )
 from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
@@ -159,8 +159,8 @@ class CommandAdapter(ChannelAdapter):
     async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
         """Open a stream between both ends, and agree on the parameters."""
         self._fault: Exception | None = None
-        self._asked: list[Request] = []
-        self._sends: dict[int, Request] = {}
+        self._asked: list[DriverRequest] = []
+        self._sends: dict[int, DriverRequest] = {}
         """Those that nobody has given up, by the serial numbers of their chunks."""
         if not self.driver.is_usable:
             await asyncio.to_thread(self.driver.end)

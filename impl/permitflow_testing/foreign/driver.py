@@ -79,7 +79,7 @@ class CallCancelled(DriverError):
 
 
 @dataclass(eq=False)
-class Request:
+class DriverRequest:
     """A request, and its answer once it is there."""
 
     number: int
@@ -158,7 +158,7 @@ class Driver:
         self.faults.clear()
         self.unanswered, self._until = 0, monotonic() + 60 * self._limit_minutes
 
-    def ask(self, word: str, **content: Any) -> Request:
+    def ask(self, word: str, **content: Any) -> DriverRequest:
         """Ask for something; a driver that does not run is started.
 
         Raises:
@@ -169,11 +169,11 @@ class Driver:
         if self._process is None:
             self._process = _Process(self._program, self.note)
         self._numbers += 1
-        request = Request(self._numbers, word)
+        request = DriverRequest(self._numbers, word)
         self._process.ask(request, {"id": request.number, "do": word, **content})
         return request
 
-    async def answered(self, request: Request, seconds: float | None = None) -> Any:
+    async def answered(self, request: DriverRequest, seconds: float | None = None) -> Any:
         """Wait for an answer; without ``seconds`` for as long as it takes.
 
         A cancellation of this call cancels nothing at the driver.
@@ -205,7 +205,7 @@ class Driver:
             raise self._unanswered(request, seconds) from None
         return request.result()
 
-    def _unanswered(self, request: Request, seconds: float) -> DriverError:
+    def _unanswered(self, request: DriverRequest, seconds: float) -> DriverError:
         request.limit_seconds = seconds
         if self._process is not None and self._process.error is not None:
             return self._process.error
@@ -259,8 +259,8 @@ class _Process:
         self.error: DriverError | None = None
         self._note = note
         self._lock = threading.Lock()
-        self._open: dict[int, Request] = {}
-        self._answered: dict[int, Request] = {}
+        self._open: dict[int, DriverRequest] = {}
+        self._answered: dict[int, DriverRequest] = {}
         self._words: deque[str] = deque(maxlen=_WORDS)
         self._begun = b""
         """Of its standard output: what follows the last end of a line."""
@@ -284,7 +284,7 @@ class _Process:
         )
         _running[self] = None
 
-    def ask(self, request: Request, content: Mapping[str, Any]) -> None:
+    def ask(self, request: DriverRequest, content: Mapping[str, Any]) -> None:
         with self._lock:
             if self.error is not None:
                 raise self.error
