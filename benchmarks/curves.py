@@ -15,7 +15,7 @@ from permitflow import ChannelParameters
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import WeightedSizes
 from permitflow_tools.simulation.run import simulate
-from permitflow_tools.simulation.setting import Setting
+from permitflow_tools.simulation.setting import SimulationSetting
 from permitflow_tools.simulation.window import enough_rows
 
 WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
@@ -137,8 +137,8 @@ def _predicted(job: Job, delay_seconds: float, consumer_rate: float) -> float:
     return figures.throughput if figures is not None else 0.0
 
 
-def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_rate: float) -> Setting:
-    return Setting(
+def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_rate: float) -> SimulationSetting:
+    return SimulationSetting(
         upstream=StatedParameters(row_permits=row_permits, permit_batch=permit_batch),
         chunks=WeightedSizes([DELAY_PAYLOAD.rows]),
         flush_idle=True,

@@ -36,7 +36,7 @@ _BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SparkSetting:
     """One setting of Spark, or of the environment in which its workers start."""
 
     key: str
@@ -56,8 +56,8 @@ class Setting:
 class Configuration:
     """The settings that ``configure`` applies to a builder, and those that it leaves to the user."""
 
-    applied: tuple[Setting, ...]
-    kept: tuple[Setting, ...]
+    applied: tuple[SparkSetting, ...]
+    kept: tuple[SparkSetting, ...]
     """Settings for which the user has chosen another value; the reason says what that costs."""
     advice: tuple[str, ...]
     """Hints about settings that cannot be set from here."""
@@ -117,14 +117,14 @@ def configuration(
     """
     require_count(row_permits, name="row_permits")
     given = settings_of(builder)
-    applied: list[Setting] = []
-    kept: list[Setting] = []
+    applied: list[SparkSetting] = []
+    kept: list[SparkSetting] = []
     advice: list[str] = []
     for setting in _wanted(given, channels, row_permits):
         users = os.environ.get(setting.key) if setting.is_environment else given.get(setting.key)
         if users is not None:
             if users != setting.value:
-                kept.append(Setting(setting.key, users, setting.reason, setting.is_environment))
+                kept.append(SparkSetting(setting.key, users, setting.reason, setting.is_environment))
         elif not setting.is_runtime and (where := _out_of_reach(given)):
             advice.append(f"{where} with {setting}")
         else:
@@ -189,23 +189,23 @@ def _from_file() -> dict[str, str]:
     return {line[1]: line[2] for line in lines if line}
 
 
-def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) -> list[Setting]:
+def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) -> list[SparkSetting]:
     rows = max(1, row_permits // _CHUNKS_IN_WINDOW)
     settings = [
-        Setting(
+        SparkSetting(
             "spark.python.unix.domain.socket.enabled",
             "true",
             "the kernel holds megabytes of rows in a TCP connection between a worker and Spark, where no permit "
             "bounds them",
         ),
-        Setting(
+        SparkSetting(
             "spark.sql.execution.arrow.maxRecordsPerBatch",
             str(rows),
             "rows wait in Spark until a batch for a Python writer is full, and a window should hold "
             f"{_CHUNKS_IN_WINDOW} chunks",
             is_runtime=True,
         ),
-        Setting(
+        SparkSetting(
             "spark.sql.execution.arrow.maxBytesPerBatch",
             str(_BATCH_BYTES),
             "so many rows may take hundreds of megabytes if they are long, in Spark and again in each worker",
@@ -216,11 +216,11 @@ def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) ->
     # A local cluster's workers run here, too.
     if place is None or place.startswith("local"):
         reason = "workers must be able to import permitflow, and Spark would start the first python3 of the PATH"
-        settings.append(Setting("PYSPARK_PYTHON", sys.executable, reason, is_environment=True))
+        settings.append(SparkSetting("PYSPARK_PYTHON", sys.executable, reason, is_environment=True))
     if place is None and channels is not None:
         slots = max(channels, os.cpu_count() or 1)
         reason = f"{channels} channels are open at the same time, and each needs a task slot"
-        settings.append(Setting("spark.master", f"local[{slots}]", reason))
+        settings.append(SparkSetting("spark.master", f"local[{slots}]", reason))
     return settings
 
 

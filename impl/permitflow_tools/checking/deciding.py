@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from permitflow.errors import PermitflowError
 from permitflow_tools.simulation.setting import (
-    Setting,
+    SimulationSetting,
     agreement,
     costs_of,
     disagreements,
@@ -63,7 +63,7 @@ class Finding:
 class Answer:
     """The verdict about two ends, with its grounds."""
 
-    setting: Setting
+    setting: SimulationSetting
     decision: "Decision"
     overspend: str
     """How the upstream may exceed what the downstream allows; empty if it may not."""
@@ -78,7 +78,7 @@ class Answer:
         return "overspend" if self.overspend else "refused" if self.refusal else "live"
 
 
-def answer_for(setting: Setting) -> Answer:
+def answer_for(setting: SimulationSetting) -> Answer:
     """Examine two ends.
 
     Raises:
@@ -89,7 +89,7 @@ def answer_for(setting: Setting) -> Answer:
     return Answer(setting, decided(setting), overspend_of(setting), refusal)
 
 
-def decided(setting: Setting) -> "Decision":
+def decided(setting: SimulationSetting) -> "Decision":
     """Whether the sender of the one and the receiver of the other can get stuck.
 
     Raises:
@@ -136,7 +136,7 @@ def _decide() -> "Callable[..., Decision]":
     return decide
 
 
-def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
+def finding_of(setting: SimulationSetting, values: Mapping[str, int]) -> Finding:
     """The theorems' result for one combination of numbers."""
     from permitflow_model.thresholds import Undecided
 
@@ -156,7 +156,7 @@ def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
     )
 
 
-def overspend_of(setting: Setting) -> str:
+def overspend_of(setting: SimulationSetting) -> str:
     """How the upstream may exceed what the downstream allows; empty if it may not."""
     sender, receiver = setting.sender, setting.receiver
     if (rows := most_outstanding(setting)) > receiver.row_permits:

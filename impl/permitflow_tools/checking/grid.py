@@ -14,7 +14,7 @@ from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.checking.deciding import Finding, finding_of
 from permitflow_tools.parameters.read import refusal_in_words
 from permitflow_tools.simulation.chunk_sizes import UniformSizes
-from permitflow_tools.simulation.setting import Axis, Setting, combinations, varied
+from permitflow_tools.simulation.setting import Axis, SimulationSetting, combinations, varied
 
 MOST_STATES = 1_000_000
 """The most states of one channel: about a gigabyte and a minute."""
@@ -37,7 +37,7 @@ NAMES = ("row_permits", "permit_batch", "max_chunk_cost", "chunk_rows")
 class Grid:
     """One channel with many numbers."""
 
-    setting: Setting
+    setting: SimulationSetting
     """The numbers that do not vary."""
     axes: Sequence[Axis]
 
@@ -72,7 +72,7 @@ def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) ->
     largest = int(max(value for axis in axes for value in axis.values))
     # A window of one row leaves no room for a batch; every point states its own.
     stated = StatedParameters(row_permits=largest + 1)
-    return Grid(Setting(upstream=stated, chunks=UniformSizes(1, largest), flush_idle=flush_idle), axes)
+    return Grid(SimulationSetting(upstream=stated, chunks=UniformSizes(1, largest), flush_idle=flush_idle), axes)
 
 
 def shares(efforts: Sequence[int], *, most: int) -> list[list[int]]:
@@ -100,7 +100,7 @@ class Cell:
 
     values: Mapping[str, int]
     """By the name of the axis."""
-    setting: Setting | None
+    setting: SimulationSetting | None
     """None if such a channel is impossible."""
     reason: str = ""
     """Why it is impossible."""

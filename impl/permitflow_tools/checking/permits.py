@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_tools.checking.deciding import ChannelVerdict, Finding, overspend_of
-from permitflow_tools.simulation.setting import Setting, costs_of, largest_cost
+from permitflow_tools.simulation.setting import SimulationSetting, costs_of, largest_cost
 
 _COUNTABLE = 10**18
 
 
-def model_of(setting: Setting, sizes: tuple[int, ...] | None = None) -> Parameters:
+def model_of(setting: SimulationSetting, sizes: tuple[int, ...] | None = None) -> Parameters:
     """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict.
 
     Nor can what is withheld at the start: a channel that has granted it is where one that withholds nothing would be.
@@ -26,7 +26,7 @@ def model_of(setting: Setting, sizes: tuple[int, ...] | None = None) -> Paramete
     )
 
 
-def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states: int) -> Finding:
+def explored_finding(setting: SimulationSetting, values: Mapping[str, int], *, max_states: int) -> Finding:
     """The result for one combination of numbers, after visiting all of its states."""
     parameters = model_of(setting)
     # With chunks of one row every counted state is reachable, so the count alone shows that the limit is exceeded.
@@ -55,7 +55,7 @@ def _too_large(values: Mapping[str, int], it_has: str, states: int, max_states: 
 
 
 def _verdict(
-    setting: Setting, parameters: Parameters, graph: Graph[State]
+    setting: SimulationSetting, parameters: Parameters, graph: Graph[State]
 ) -> tuple[ChannelVerdict, str, tuple[str, ...]]:
     """The verdict, its reason, and the run that shows it."""
     broken = {violation.invariant: violation for violation in graph.violations}

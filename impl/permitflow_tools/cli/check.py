@@ -39,7 +39,7 @@ from permitflow_tools.cli.outcomes import Json, failed, print_json, stop, unusab
 from permitflow_tools.cli.own import OwnParameters, answer_for_own, is_place
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
 from permitflow_tools.parameters.read import KEYS, read_description
-from permitflow_tools.simulation.setting import Setting, agreement, costs_of, disagreements
+from permitflow_tools.simulation.setting import SimulationSetting, agreement, costs_of, disagreements
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
@@ -227,7 +227,7 @@ def _check_graph(file: Path | None, graph: Path | None, *, as_json: bool) -> NoR
     answer_for_graph(graph, read_graph(graph), as_json=as_json)
 
 
-def answer_for(setting: Setting) -> Answer:
+def answer_for(setting: SimulationSetting) -> Answer:
     """Decide whether these two ends can get stuck; ends the command if that stays undecided."""
     from permitflow_model.thresholds import Undecided
 
@@ -237,7 +237,7 @@ def answer_for(setting: Setting) -> Answer:
         failed(f"undecided: {error}")
 
 
-def _check_setting(setting: Setting, file: Path | None, *, as_json: bool) -> NoReturn:
+def _check_setting(setting: SimulationSetting, file: Path | None, *, as_json: bool) -> NoReturn:
     """Decide for two ends, of a file or of the user's own numbers; print the verdict and end the command."""
     answer = answer_for(setting)
     decision = answer.decision
@@ -326,7 +326,7 @@ def _about_slices(answer: Answer) -> str:
     )
 
 
-def _about_the_ends(setting: Setting) -> Iterator[str]:
+def _about_the_ends(setting: SimulationSetting) -> Iterator[str]:
     found = disagreements(setting)
     if not found:
         return

@@ -8,7 +8,7 @@ from permitflow.flows.permits.parameters import BATCH_SHARE, Oversize, StatedPar
 from permitflow_tools.checking.deciding import Answer
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
-from permitflow_tools.simulation.setting import Setting, costs_of, largest_cost
+from permitflow_tools.simulation.setting import SimulationSetting, costs_of, largest_cost
 
 if TYPE_CHECKING:
     from permitflow_model.permit_channel import Parameters
@@ -37,7 +37,7 @@ def setting_of(
     permit_batch_up: int | None = None,
     *,
     flush_idle: bool,
-) -> Setting:
+) -> SimulationSetting:
     """The two ends of the published protocol with these numbers; larger chunks are admitted whole.
 
     Ends the command if a number is missing, or leaves no room for any chunk.
@@ -63,7 +63,7 @@ def setting_of(
     stated = StatedParameters(
         row_permits=row_permits, permit_batch=batch, max_chunk_cost=most, oversize=Oversize.WHOLE.value
     )
-    return Setting(
+    return SimulationSetting(
         upstream=stated,
         downstream=StatedParameters(permit_batch=permit_batch),
         chunks=WeightedSizes(sorted(sizes)) if sizes else UniformSizes(1, most),
@@ -84,7 +84,7 @@ def ways_to_live(answer: Answer, spelling: Sequence[str] = BY_OPTION) -> Iterato
         yield f"a receiver that returns what it holds when it is idle ({of_flush})"
 
 
-def _model(setting: Setting, sizes: tuple[int, ...], *, with_barriers: bool) -> "Parameters":
+def _model(setting: SimulationSetting, sizes: tuple[int, ...], *, with_barriers: bool) -> "Parameters":
     from permitflow_tools.checking.permits import model_of
 
     return replace(model_of(setting, sizes), barrier_permits=1 if with_barriers else 0, watermarks=with_barriers)
@@ -115,7 +115,7 @@ def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
     return replace(run, has_every_size=costs is None)
 
 
-def graph_of(setting: Setting, *, with_barriers: bool) -> "StateGraph":
+def graph_of(setting: SimulationSetting, *, with_barriers: bool) -> "StateGraph":
     """All states, if they are few."""
     from permitflow_model.kernel.explore import StateLimitReached
     from permitflow_tools.explain.looks.permit_channel.look import LOOK

@@ -41,7 +41,7 @@ from permitflow_tools.parameters.read import Description, read_description, refu
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes
 from permitflow_tools.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, run_length
 from permitflow_tools.simulation.run import simulate as simulated
-from permitflow_tools.simulation.setting import Setting, combinations, varied
+from permitflow_tools.simulation.setting import SimulationSetting, combinations, varied
 from permitflow_tools.simulation.window import Window, enough_bytes, smallest_window
 
 _MOST_POINTS = 10_000
@@ -181,7 +181,7 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
     for name, is_given in (("--row-permits", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
         if not is_given:
             unusable(f"{name} is missing: name a file, or give at least --row-permits and --chunk-rows")
-    setting = Setting(upstream=StatedParameters(**numbers), **others)
+    setting = SimulationSetting(upstream=StatedParameters(**numbers), **others)
     return Description(setting=setting, seed=0, least_chunks=None, axes=())
 
 
@@ -222,7 +222,7 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
     stop(holds=flows)
 
 
-def _in_words(setting: Setting) -> str:
+def _in_words(setting: SimulationSetting) -> str:
     """The simulated channel, in a line."""
     sender, receiver = setting.sender, setting.receiver
     batch = f"permit batch {receiver.permit_batch:,}"
@@ -290,22 +290,22 @@ def _rows_of_a_message(figures: Figures) -> str:
     return "one message for each row" if rows == 1 else f"one message for {rows:,} rows"
 
 
-def _limits_in_words(setting: Setting) -> str:
+def _limits_in_words(setting: SimulationSetting) -> str:
     """The rates that are limited, in rows a second, and the delay."""
     stated = [f"{name} {rate:,.0f} rows/s" for name, rate in _rates(setting).items() if rate < math.inf]
     return ", ".join([*stated, f"round trip {duration_text(setting.rtt_seconds)}"])
 
 
-def _slowest(setting: Setting) -> str:
+def _slowest(setting: SimulationSetting) -> str:
     slowest = [name for name, rate in _rates(setting).items() if rate == setting.bottleneck_rate]
     return f"the {' and the '.join(slowest)}: {setting.bottleneck_rate:,.0f} rows/s"
 
 
-def _rates(setting: Setting) -> dict[str, float]:
+def _rates(setting: SimulationSetting) -> dict[str, float]:
     return {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
 
 
-def _print_window(console: Console, setting: Setting, window: Window | None) -> None:
+def _print_window(console: Console, setting: SimulationSetting, window: Window | None) -> None:
     if window is None:
         print_lines(console, "no window keeps the pipe full: nothing but the window limits the flow")
         return

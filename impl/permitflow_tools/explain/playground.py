@@ -18,7 +18,7 @@ from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import SCRIPTS, STYLES, storyboard
 from permitflow_tools.explain.surroundings import Surroundings
 
-__all__ = ["Knob", "Playground", "Setting", "key", "play_page", "visited"]
+__all__ = ["Knob", "Playground", "PlaygroundSetting", "key", "play_page", "visited"]
 
 Steps = Sequence[Step[Any]]
 
@@ -40,7 +40,7 @@ class Knob:
         return not isinstance(self.values, range)
 
 
-class Setting(NamedTuple):
+class PlaygroundSetting(NamedTuple):
     """What one choice of all knobs is."""
 
     parameters: Any
@@ -62,11 +62,11 @@ class Playground:
     introduction: str
     look: Look
     knobs: tuple[Knob, ...]
-    setting: Callable[..., Setting]
+    setting: Callable[..., PlaygroundSetting]
     """Takes the values of the knobs."""
     most_states: int = 10_000
 
-    def settings(self) -> Mapping[str, Setting]:
+    def settings(self) -> Mapping[str, PlaygroundSetting]:
         """Each choice, by the values of the knobs as in ``4-3-3-0``."""
         choices = product(*(knob.values for knob in self.knobs))
         return {key(choice): self.setting(*choice) for choice in choices}
@@ -77,16 +77,16 @@ def key(values: Sequence[int]) -> str:
     return "-".join(str(int(value)) for value in values)
 
 
-def visited(system: System[Any, Any], parameters: Any, advice: tuple[str, ...]) -> Setting:
+def visited(system: System[Any, Any], parameters: Any, advice: tuple[str, ...]) -> PlaygroundSetting:
     """The verdict of a search."""
     graph = explore(system, parameters, invariants={"NeverStuck": system.invariants["NeverStuck"]})
     count = f"{graph.state_count:,} states"
     if not graph.violations:
         sentence = f"All {count} were visited: in none of them something waits for ever."
-        return Setting(parameters, True, sentence, (), system=system)
+        return PlaygroundSetting(parameters, True, sentence, (), system=system)
     steps = graph.violations[0].steps
     sentence = f"The nearest of its {count} in which something waits for ever is {len(steps)} steps away."
-    return Setting(parameters, False, sentence, steps, advice, system)
+    return PlaygroundSetting(parameters, False, sentence, steps, advice, system)
 
 
 def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
@@ -138,7 +138,7 @@ def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
     )
 
 
-def _told(playground: Playground, setting: Setting, never: Sequence[int]) -> Document:
+def _told(playground: Playground, setting: PlaygroundSetting, never: Sequence[int]) -> Document:
     """What the page shows of a choice, but for its states."""
     look, parameters = playground.look, setting.parameters
     sections = [Section("What would help, each alone", setting.advice)] if setting.advice else []
@@ -156,7 +156,7 @@ def _told(playground: Playground, setting: Setting, never: Sequence[int]) -> Doc
     }
 
 
-def _run(playground: Playground, setting: Setting, steps: Steps) -> ExplainedRun:
+def _run(playground: Playground, setting: PlaygroundSetting, steps: Steps) -> ExplainedRun:
     look = playground.look
     return ExplainedRun(
         look=look,

@@ -9,7 +9,7 @@ from permitflow_model.thresholds import decide
 from permitflow_tools.checking.gate import check_gate
 from permitflow_tools.explain.looks.permit_channel.look import LOOK
 from permitflow_tools.explain.looks.table import look_of
-from permitflow_tools.explain.playground import Knob, Playground, Setting, visited
+from permitflow_tools.explain.playground import Knob, Playground, PlaygroundSetting, visited
 
 _LARGEST = 5
 """The largest choice of a number: with larger ones, all states of all choices would not fit into a page."""
@@ -19,7 +19,7 @@ _MOST_STATES = 600
 # The permit channel to play with: the verdict is the formula's, which is proved for all numbers.
 
 
-def _permits(row_permits: int, permit_batch: int, max_chunk_cost: int, flush_idle: bool) -> Setting:
+def _permits(row_permits: int, permit_batch: int, max_chunk_cost: int, flush_idle: bool) -> PlaygroundSetting:
     decision = decide(row_permits, permit_batch, max_chunk_cost, flush_idle=flush_idle)
     parameters = permit_channel.Parameters(
         row_permits=row_permits,
@@ -40,7 +40,7 @@ def _permits(row_permits: int, permit_batch: int, max_chunk_cost: int, flush_idl
         f"{explanation}. The formula: a chunk may have at most {most}, here {safe}; the largest has {max_chunk_cost}."
     )
     steps = () if decision.run is None else decision.run.steps
-    return Setting(parameters, decision.is_live, sentence, steps, tuple(advice))
+    return PlaygroundSetting(parameters, decision.is_live, sentence, steps, tuple(advice))
 
 
 _PERMIT_CHANNEL = Playground(
@@ -62,7 +62,7 @@ _PERMIT_CHANNEL = Playground(
 # The demand loop to play with.
 
 
-def _demanded(size: int, batch: int, pulls: bool) -> Setting:
+def _demanded(size: int, batch: int, pulls: bool) -> PlaygroundSetting:
     parameters = demand.Parameters(size=size, batch=batch, initial=0 if pulls else size)
     return visited(demand.SYSTEM, parameters, (f"A batch of at most {size}",))
 
@@ -85,11 +85,13 @@ _DEMAND = Playground(
 # The gate to play with: theorems decide, or a run that shows the fault.
 
 
-def _gated(exclusive: int, floating: int, stop: bool, release: bool, announce: bool) -> Setting:
+def _gated(exclusive: int, floating: int, stop: bool, release: bool, announce: bool) -> PlaygroundSetting:
     found = check_gate(inputs=2, exclusive=exclusive, floating=floating, stop=stop, release=release, announce=announce)
     proof = f" Proved for any number of inputs ({found.theorem})." if found.theorem else ""
     sentence = f"{found.reason[0].upper()}{found.reason[1:]}.{proof}"
-    return Setting(found.parameters, found.verdict == "live", sentence, found.steps, system=found.rules.system)
+    return PlaygroundSetting(
+        found.parameters, found.verdict == "live", sentence, found.steps, system=found.rules.system
+    )
 
 
 _GATE = Playground(
@@ -113,7 +115,7 @@ _GATE = Playground(
 # The mute chain to play with.
 
 
-def _muted(relays: int, high: int, low: int, is_lost: bool, tells_again: bool) -> Setting:
+def _muted(relays: int, high: int, low: int, is_lost: bool, tells_again: bool) -> PlaygroundSetting:
     nodes = range(1, relays + 3)
     parameters = mute.Parameters(
         sinks=1,

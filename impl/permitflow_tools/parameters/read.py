@@ -13,7 +13,7 @@ from permitflow.flows.seam import Wishes
 from permitflow_tools.parameters.quantities import duration, rate, shown, size, values, whole
 from permitflow_tools.parameters.sections import Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
-from permitflow_tools.simulation.setting import AXES, Axis, Setting
+from permitflow_tools.simulation.setting import AXES, Axis, SimulationSetting
 
 KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits", "initial_permits")
 """The parameters of an end, by which a file and the command line name them."""
@@ -44,7 +44,7 @@ _MOST_LINE_CHARACTERS = 1 << 20
 class Description:
     """What a file says."""
 
-    setting: Setting
+    setting: SimulationSetting
     seed: int
     least_chunks: int | None
     """How many chunks to measure at least; None: as many as are usual."""
@@ -86,7 +86,7 @@ def description_of(file: TomlFile) -> Description:
         "byte_window": sections["bytes"].read("window", size),
     }
     try:
-        setting = Setting(
+        setting = SimulationSetting(
             upstream=_stated(upstream),
             downstream=_stated(downstream),
             flush_idle=downstream.read("flush_idle", partial(_typed, (bool,), "true or false")) or False,

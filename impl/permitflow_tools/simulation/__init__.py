@@ -7,13 +7,13 @@ simulated.  No clock, no I/O: the same setting and the same seed give the same f
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
 from permitflow_tools.simulation.run import Figures, SimulatedRun, Stuck, Whereabouts, simulate
-from permitflow_tools.simulation.setting import Setting
+from permitflow_tools.simulation.setting import SimulationSetting
 from permitflow_tools.simulation.window import Window, smallest_window
 
 __all__ = [
     "Figures",
-    "Setting",
     "SimulatedRun",
+    "SimulationSetting",
     "StatedParameters",
     "Stuck",
     "UniformSizes",

@@ -17,7 +17,7 @@ from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.parameters import Permits
-from permitflow_tools.simulation.setting import Setting, pieces_of
+from permitflow_tools.simulation.setting import SimulationSetting, pieces_of
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Totals(NamedTuple):
 class Channel:
     """Both ends, the wires between them, a producer that waits for permits, and a consumer."""
 
-    def __init__(self, setting: Setting, random: Random) -> None:
+    def __init__(self, setting: SimulationSetting, random: Random) -> None:
         """At time 0 the producer begins with its first chunk."""
         self.setting = setting
         self.now = 0.0
@@ -265,7 +265,7 @@ class Stuck:
 class SimulatedRun:
     """The result of a run: figures, or a stuck state, or a refusal by the receiver."""
 
-    setting: Setting
+    setting: SimulationSetting
     seed: int
     length: RunLength
     peak_rows: int
@@ -284,7 +284,9 @@ class SimulatedRun:
         return "flows" if self.refusal is None else "overspend"
 
 
-def run_length(setting: Setting, *, least_chunks: int = LEAST_CHUNKS, least_windows: int = LEAST_WINDOWS) -> RunLength:
+def run_length(
+    setting: SimulationSetting, *, least_chunks: int = LEAST_CHUNKS, least_windows: int = LEAST_WINDOWS
+) -> RunLength:
     """The length of a run that shows the steady state.
 
     The warm-up lasts two windows, and until the window has filled up, if it ever does.  The measurement covers whole
@@ -302,7 +304,7 @@ def run_length(setting: Setting, *, least_chunks: int = LEAST_CHUNKS, least_wind
 
 
 def simulate(
-    setting: Setting, *, seed: int = 0, length: RunLength | None = None, on_progress: Progress | None = None
+    setting: SimulationSetting, *, seed: int = 0, length: RunLength | None = None, on_progress: Progress | None = None
 ) -> SimulatedRun:
     """Run a channel until its figures are steady.
 
@@ -366,7 +368,7 @@ def simulate(
     )
 
 
-def _figures(setting: Setting, before: Totals, after: Totals, latencies: Sequence[float]) -> Figures:
+def _figures(setting: SimulationSetting, before: Totals, after: Totals, latencies: Sequence[float]) -> Figures:
     seconds, rows = after.seconds - before.seconds, after.rows - before.rows
     permit_seconds = zip(before.permit_seconds, after.permit_seconds, strict=True)
     throughput = rows / seconds

@@ -52,7 +52,7 @@ class EndParameters(ChannelParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class SimulationSetting:
     """One channel, its network, its producer and its consumer.
 
     Raises:
@@ -173,7 +173,7 @@ class Disagreement(NamedTuple):
     downstream: object
 
 
-def disagreements(setting: Setting) -> list[Disagreement]:
+def disagreements(setting: SimulationSetting) -> list[Disagreement]:
     """The parameters in which the two configurations differ."""
     up, down = PERMITS.state(setting.sender), PERMITS.state(setting.receiver)
     # By default they are row_permits, and say nothing that these do not say.
@@ -185,7 +185,7 @@ def disagreements(setting: Setting) -> list[Disagreement]:
     ]
 
 
-def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | ParameterMismatchError:
+def agreement(setting: SimulationSetting) -> ChannelParameters | InvalidParametersError | ParameterMismatchError:
     """The parameters after permitflow's handshake, or its refusal."""
     try:
         own = PERMITS.complete(PERMITS.state(setting.sender))
@@ -194,12 +194,12 @@ def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | 
         return error
 
 
-def largest_cost(setting: Setting) -> int:
+def largest_cost(setting: SimulationSetting) -> int:
     """The most row permits that a message may take."""
     return setting.sender.cost_of(setting.chunks.possible[-1])
 
 
-def costs_of(setting: Setting) -> tuple[int, ...] | None:
+def costs_of(setting: SimulationSetting) -> tuple[int, ...] | None:
     """All possible costs of messages, ascending; None for every cost from 1 to the largest.
 
     More than ten thousand sizes are taken for all sizes.
@@ -222,7 +222,7 @@ def _shortened(rows: int, parameters: ChannelParameters) -> int:
     )
 
 
-def most_outstanding(setting: Setting) -> int:
+def most_outstanding(setting: SimulationSetting) -> int:
     """The most row permits that can be away from the sender at once."""
     window, costs = setting.sender.row_permits, costs_of(setting)
     if costs is None or 1 in costs:
@@ -258,7 +258,7 @@ AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES, *_BYTES, _LATENCY)
 """The names of the axes; the first three vary at both ends alike."""
 
 
-def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
+def varied(setting: SimulationSetting, values: Mapping[str, float]) -> SimulationSetting:
     """The same setting with these values, by the names of axes; no end has more initial permits than the window.
 
     Raises:

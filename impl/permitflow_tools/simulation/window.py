@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow_tools.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
-from permitflow_tools.simulation.setting import Setting, varied
+from permitflow_tools.simulation.setting import SimulationSetting, varied
 
 # Times are sums of floats; nine equal digits count as full.
 _ROUNDING = 1e-9
@@ -48,7 +48,7 @@ class Window:
         return None if self.terms is None else sum(self.terms)
 
 
-def exact_terms(setting: Setting) -> Terms | None:
+def exact_terms(setting: SimulationSetting) -> Terms | None:
     """The smallest ``row_permits`` with which equal chunks at steady rates never wait for permits, as a sum.
 
     ``g + c * ceil(rate * loop / c - 1)``, where ``g`` is the batch rounded up to whole chunks, because permits return
@@ -71,7 +71,7 @@ def exact_terms(setting: Setting) -> Terms | None:
     return Terms(under_way, returned_at_once, max(0, room - under_way - returned_at_once))
 
 
-def enough_rows(setting: Setting) -> int | None:
+def enough_rows(setting: SimulationSetting) -> int | None:
     """``row_permits`` that keep the pipe full for chunks of any sizes up to the largest.
 
     ``rate * rtt + batch + 2 * largest``, and once more the largest if the link takes time.  Of the permits that are
@@ -85,7 +85,7 @@ def enough_rows(setting: Setting) -> int | None:
     return math.ceil(setting.bandwidth_delay_product) + setting.receiver.permit_batch + chunks * largest
 
 
-def enough_bytes(setting: Setting) -> int | None:
+def enough_bytes(setting: SimulationSetting) -> int | None:
     """A byte window that keeps the pipe full, by the same reasoning; a quarter of it is the batch.
 
     None where bytes are not counted, or nothing is slow.
@@ -98,7 +98,7 @@ def enough_bytes(setting: Setting) -> int | None:
 
 
 def smallest_window(
-    setting: Setting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
+    setting: SimulationSetting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
 ) -> Window | None:
     """Bisect for the smallest ``row_permits``, the same at both ends, that keep the pipe full; bytes do not count.
 
@@ -153,12 +153,12 @@ def smallest_window(
     )
 
 
-def with_row_permits(setting: Setting, row_permits: int) -> Setting:
+def with_row_permits(setting: SimulationSetting, row_permits: int) -> SimulationSetting:
     """The setting with another window, the same at both ends."""
     return varied(setting, {"row_permits": row_permits})
 
 
-def _generous(setting: Setting) -> int:
+def _generous(setting: SimulationSetting) -> int:
     """Certainly enough: twice the sufficient window for the largest chunk."""
     largest = setting.chunks.possible[-1]
     room = (setting.upstream.max_chunk_cost or 0) + (setting.receiver.permit_batch)

@@ -15,7 +15,7 @@ from permitflow_tools.checking import Check, Finding, Grid, cells_of, check_cell
 from permitflow_tools.checking.grid import shares
 from permitflow_tools.checking.permits import most_states
 from permitflow_tools.simulation.chunk_sizes import WeightedSizes
-from permitflow_tools.simulation.setting import Axis, Setting
+from permitflow_tools.simulation.setting import Axis, SimulationSetting
 
 ALL = {"row_permits": range(1, 5), "permit_batch": range(1, 6), "max_chunk_cost": range(1, 6)}
 
@@ -47,7 +47,7 @@ def test_runs_into_deadlocks_are_as_short_as_those_of_the_theorems() -> None:
 
 
 def test_sizes_without_ones_are_explored_as_they_are_decided() -> None:
-    setting = Setting(upstream=StatedParameters(row_permits=8), chunks=WeightedSizes([3, 6]))
+    setting = SimulationSetting(upstream=StatedParameters(row_permits=8), chunks=WeightedSizes([3, 6]))
     grid = Grid(setting, [Axis("permit_batch", tuple(range(1, 9))), Axis("max_chunk_cost", (3, 6))])
     explored, decided = (findings(check, grid) for check in (Check.EXPLORE, Check.DECIDE))
     assert [each.verdict for each in explored] == [each.verdict for each in decided]
@@ -61,7 +61,7 @@ def test_a_graph_that_is_certainly_too_large_is_refused_at_once() -> None:
 
 
 def test_a_graph_that_may_be_too_large_is_tried() -> None:
-    setting = Setting(upstream=StatedParameters(row_permits=64), chunks=WeightedSizes([3, 5]))
+    setting = SimulationSetting(upstream=StatedParameters(row_permits=64), chunks=WeightedSizes([3, 5]))
     grid = Grid(setting, [Axis("permit_batch", (4,))])
     (finding,) = findings(Check.EXPLORE, grid, max_states=100)
     assert finding.verdict == "too large"
@@ -76,7 +76,9 @@ def test_a_channel_that_cannot_be_says_why() -> None:
 
 def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
     stated = StatedParameters(row_permits=4, barrier_permits=2)
-    setting = Setting(upstream=stated, downstream=StatedParameters(barrier_permits=1), chunks=WeightedSizes([1, 2]))
+    setting = SimulationSetting(
+        upstream=stated, downstream=StatedParameters(barrier_permits=1), chunks=WeightedSizes([1, 2])
+    )
     for check in Check:
         (finding,) = findings(check, Grid(setting, [Axis("max_chunk_cost", (2,))]))
         assert finding.verdict == "overspend"

@@ -14,7 +14,7 @@ from permitflow_tools.explain.look import Look
 from permitflow_tools.explain.looks.permit_channel.look import LOOK
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.own import own_page
-from permitflow_tools.explain.playground import Setting, play_page
+from permitflow_tools.explain.playground import PlaygroundSetting, play_page
 from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.surroundings import Surroundings
@@ -72,7 +72,7 @@ def test_a_page_ends_where_it_would_need_more_states_and_says_so() -> None:
     assert all(target < 20 for way in graph["steps"] if way for target in way[1::2])
 
 
-def is_live(setting: Setting, look: Look) -> bool:
+def is_live(setting: PlaygroundSetting, look: Look) -> bool:
     """By the model: all states."""
     system = setting.system or look.system
     invariant = {"NeverStuck": system.invariants["NeverStuck"]}

@@ -16,14 +16,16 @@ from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_proofs import decide
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.run import Channel, Figures, RunLength, simulate
-from permitflow_tools.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
+from permitflow_tools.simulation.setting import SimulationSetting, costs_of, largest_cost, most_outstanding
 
 SHORT = RunLength(warm_up_rows=200, measured_rows=1_500)
 
 
-def setting(row_permits: int, permit_batch: int, chunks: ChunkSizes, *, rtt: float = 0.0, **others: float) -> Setting:
+def setting(
+    row_permits: int, permit_batch: int, chunks: ChunkSizes, *, rtt: float = 0.0, **others: float
+) -> SimulationSetting:
     """A channel with half of the delay on either way."""
-    return Setting(
+    return SimulationSetting(
         upstream=StatedParameters(row_permits=row_permits, permit_batch=permit_batch),
         chunks=chunks,
         forward_seconds=rtt / 2,
@@ -32,19 +34,19 @@ def setting(row_permits: int, permit_batch: int, chunks: ChunkSizes, *, rtt: flo
     )
 
 
-def figures(channel: Setting, length: RunLength | None = None) -> Figures:
+def figures(channel: SimulationSetting, length: RunLength | None = None) -> Figures:
     found = simulate(channel, length=length).figures
     assert found is not None
     return found
 
 
 @st.composite
-def flowing(draw: st.DrawFn) -> Setting:
+def flowing(draw: st.DrawFn) -> SimulationSetting:
     """Channels that cannot get stuck, whatever their chunks."""
     row_permits = draw(st.integers(2, 60))
     rates = st.sampled_from([100.0, 700.0, 1000.0, 5000.0])
     least = draw(st.integers(1, 20))
-    return Setting(
+    return SimulationSetting(
         upstream=StatedParameters(
             row_permits=row_permits,
             permit_batch=draw(st.integers(1, row_permits - 1)),
@@ -62,7 +64,7 @@ def flowing(draw: st.DrawFn) -> Setting:
 
 @settings(max_examples=40)
 @given(flowing(), st.integers(0, 3))
-def test_no_law_of_rates_and_windows_is_broken(channel: Setting, seed: int) -> None:
+def test_no_law_of_rates_and_windows_is_broken(channel: SimulationSetting, seed: int) -> None:
     run = simulate(channel, seed=seed, length=SHORT)
     assert run.figures is not None
     window, largest = channel.sender.row_permits, channel.sender.max_chunk_cost
@@ -81,7 +83,7 @@ def test_no_law_of_rates_and_windows_is_broken(channel: Setting, seed: int) -> N
 
 @settings(max_examples=30)
 @given(flowing(), st.integers(0, 300))
-def test_permits_add_up_at_every_moment(channel: Setting, steps: int) -> None:
+def test_permits_add_up_at_every_moment(channel: SimulationSetting, steps: int) -> None:
     moment = Channel(channel, Random(1))
     for _ in range(steps):
         assert moment.step()
@@ -110,7 +112,7 @@ def test_a_batch_of_permits_returns_in_one_message() -> None:
 
 def test_a_chunk_admitted_whole_exceeds_the_permits() -> None:
     stated = StatedParameters(row_permits=100, permit_batch=20, oversize="whole")
-    run = simulate(Setting(upstream=stated, chunks=WeightedSizes([250]), consumer_rate=1000), length=SHORT)
+    run = simulate(SimulationSetting(upstream=stated, chunks=WeightedSizes([250]), consumer_rate=1000), length=SHORT)
     assert run.peak_rows == 250
     assert run.figures is not None
 
@@ -132,11 +134,11 @@ LONG = RunLength(warm_up_rows=0, measured_rows=6_000)
 
 
 @st.composite
-def ends(draw: st.DrawFn, oversize: Oversize = Oversize.WHOLE) -> Setting:
+def ends(draw: st.DrawFn, oversize: Oversize = Oversize.WHOLE) -> SimulationSetting:
     """Two ends that may have been configured by different people."""
     row_permits = draw(st.integers(2, 10))
     sizes = draw(st.sets(st.integers(1, 12), min_size=1, max_size=3))
-    return Setting(
+    return SimulationSetting(
         upstream=StatedParameters(
             row_permits=row_permits,
             permit_batch=draw(st.integers(1, row_permits)),
@@ -157,7 +159,7 @@ def ends(draw: st.DrawFn, oversize: Oversize = Oversize.WHOLE) -> Setting:
 proved = cache(decide)
 
 
-def may_get_stuck(setting: Setting) -> bool:
+def may_get_stuck(setting: SimulationSetting) -> bool:
     """What the theorems say of the sender's row_permits and max_chunk_cost and of the receiver's permit_batch."""
     return not proved(
         setting.sender.row_permits,
@@ -168,36 +170,36 @@ def may_get_stuck(setting: Setting) -> bool:
     ).is_live
 
 
-def gets_stuck(setting: Setting) -> bool:
+def gets_stuck(setting: SimulationSetting) -> bool:
     return simulate(setting, length=LONG).verdict == "deadlock"
 
 
 @given(ends())
 @example(
-    Setting(
+    SimulationSetting(
         upstream=StatedParameters(row_permits=8, permit_batch=4),
         downstream=StatedParameters(permit_batch=6),
         chunks=WeightedSizes([1, 4]),
         consumer_rate=50,
     )
 )
-def test_it_gets_stuck_if_and_only_if_the_proofs_say_so(setting: Setting) -> None:
+def test_it_gets_stuck_if_and_only_if_the_proofs_say_so(setting: SimulationSetting) -> None:
     assert gets_stuck(setting) == may_get_stuck(setting)
 
 
 @settings(max_examples=10)
 @given(ends(oversize=Oversize.SPLIT))
-def test_with_slices_it_gets_stuck_only_if_the_proofs_say_so(setting: Setting) -> None:
+def test_with_slices_it_gets_stuck_only_if_the_proofs_say_so(setting: SimulationSetting) -> None:
     """Not the other way round: slices do not come in any order, as the costs of the theorem do."""
     assert may_get_stuck(setting) or not gets_stuck(setting)
 
 
 @settings(max_examples=10)
 @given(ends(), st.integers(2, 12))
-def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting, window: int) -> None:
+def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: SimulationSetting, window: int) -> None:
     down = setting.downstream._replace(row_permits=window, max_chunk_cost=1)
     # Nothing is consumed before all permits have left; by slices in whatever order, they need not all leave.
-    slow = Setting(
+    slow = SimulationSetting(
         upstream=setting.upstream, downstream=down, chunks=setting.chunks, forward_seconds=100, consumer_rate=1000
     )
     assume(not may_get_stuck(slow))
@@ -214,7 +216,9 @@ def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting,
     byte_window=st.integers(1, 3_000),
 )
 @settings(max_examples=20, deadline=None)
-def test_no_byte_window_stops_a_channel_and_its_bound_holds(channel: Setting, row_bytes: int, byte_window: int) -> None:
+def test_no_byte_window_stops_a_channel_and_its_bound_holds(
+    channel: SimulationSetting, row_bytes: int, byte_window: int
+) -> None:
     assume(channel.takes_time)
     counted = replace(channel, row_bytes=row_bytes, byte_window=byte_window)
     run = simulate(counted, length=SHORT)

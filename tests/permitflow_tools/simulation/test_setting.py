@@ -15,7 +15,7 @@ from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, We
 from permitflow_tools.simulation.setting import (
     Axis,
     EndParameters,
-    Setting,
+    SimulationSetting,
     agreement,
     combinations,
     costs_of,
@@ -64,8 +64,8 @@ def test_impossible_distributions_are_refused(make: type[ChunkSizes], complaint:
         make()
 
 
-def ends(chunks: ChunkSizes, up: Wishes, down: Wishes | None = None) -> Setting:
-    return Setting(upstream=up, downstream=down or StatedParameters(), chunks=chunks)
+def ends(chunks: ChunkSizes, up: Wishes, down: Wishes | None = None) -> SimulationSetting:
+    return SimulationSetting(upstream=up, downstream=down or StatedParameters(), chunks=chunks)
 
 
 SMALL = StatedParameters(row_permits=100, permit_batch=20)

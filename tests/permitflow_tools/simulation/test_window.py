@@ -9,7 +9,7 @@ import pytest
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.run import RunLength, run_length, simulate
-from permitflow_tools.simulation.setting import Setting
+from permitflow_tools.simulation.setting import SimulationSetting
 from permitflow_tools.simulation.window import (
     Window,
     enough_bytes,
@@ -34,9 +34,9 @@ GRID = [*product([1, 7], [1, 5, 16], [0.037], RATES, [False, True]), *product([7
 
 def setting(
     chunks: ChunkSizes, permit_batch: int, rtt: float, rates: tuple[float, float, float], *, flush: bool
-) -> Setting:
+) -> SimulationSetting:
     producer, consumer, link = rates
-    return Setting(
+    return SimulationSetting(
         upstream=StatedParameters(row_permits=10_000, permit_batch=permit_batch),
         chunks=chunks,
         flush_idle=flush,
@@ -48,7 +48,7 @@ def setting(
     )
 
 
-def found(channel: Setting, **options: float) -> Window:
+def found(channel: SimulationSetting, **options: float) -> Window:
     window = smallest_window(channel, **options)  # type: ignore[arg-type]  # one of its options
     assert window is not None
     return window
@@ -113,7 +113,7 @@ def test_where_nothing_is_slow_no_window_is_enough() -> None:
     assert smallest_window(setting(WeightedSizes([1]), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
 
 
-def throughput(channel: Setting) -> float:
+def throughput(channel: SimulationSetting) -> float:
     figures = simulate(channel, length=RunLength(warm_up_rows=1_600, measured_rows=3_200)).figures
     assert figures is not None
     return figures.throughput
