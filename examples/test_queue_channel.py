@@ -3,7 +3,7 @@
 import asyncio
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
-from permitflow_testing import ChannelAdapter, ChannelKit, Received
+from permitflow_testing import ChannelAdapter, ChannelKit, ReceivedMessage
 
 
 class QueueChannel(ChannelAdapter):
@@ -17,10 +17,10 @@ class QueueChannel(ChannelAdapter):
         """Send."""
         await self.queue.put((serial, rows))
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Receive."""
         serial, rows = await self.queue.get()
-        return Received(Kind.CHUNK, serial, rows)
+        return ReceivedMessage(Kind.CHUNK, serial, rows)
 
 
 class TestQueue(ChannelKit):

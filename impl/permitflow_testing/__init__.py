@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from permitflow.opening import opening
 
 if TYPE_CHECKING:
-    from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
+    from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, ReceivedMessage, Refused
     from permitflow_testing.judging import judge_adapter, judge_pair
     from permitflow_testing.moves import ActionRefused, Divergence, PairAdapter
     from permitflow_testing.pytest_kits import ChannelKit, PairKit, RuleBroken
@@ -29,7 +29,7 @@ __all__ = [
     "Feature",
     "PairAdapter",
     "PairKit",
-    "Received",
+    "ReceivedMessage",
     "Refused",
     "Report",
     "RuleBroken",
@@ -40,7 +40,7 @@ __all__ = [
 
 # Loaded on first use: only the test classes need pytest, only drawn runs need Hypothesis.
 _PLACES = {
-    "adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused"),
+    "adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "ReceivedMessage", "Refused"),
     "judging": ("judge_adapter", "judge_pair"),
     "pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
     "rules": ("Report", "RuleVerdict"),

@@ -52,7 +52,7 @@ class Aborted(Exception):
     """The sender has aborted the stream."""
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message as the receiving application gets it."""
 
     kind: Kind
@@ -145,7 +145,7 @@ class ChannelAdapter:
 
     # At the receiver.
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Take the oldest message that was not taken yet; wait until there is one.
 
         Without a method ``consume``, this is Consume; with one, the message keeps its permits until ``consume``.

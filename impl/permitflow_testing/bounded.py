@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
-from permitflow_testing.adapter import ChannelAdapter, Feature, Received, lacks_of
+from permitflow_testing.adapter import ChannelAdapter, Feature, ReceivedMessage, lacks_of
 
 TURNS = 20
 """Turns of the event loop that an in-process channel gets to settle: more than any chain of wake-ups takes with so few
@@ -157,20 +157,22 @@ class BoundedAdapter:
         """The call that sends a barrier."""
         return self._noted(self._adapter.offer_barrier())
 
-    def taking(self) -> Coroutine[Any, Any, Received]:
+    def taking(self) -> Coroutine[Any, Any, ReceivedMessage]:
         """The call that takes a message; it raises ``AdapterError`` if it returns something else."""
         return self._received(self._noted(self._adapter.take()))
 
     @staticmethod
-    async def _received(taking: Coroutine[Any, Any, object]) -> Received:
+    async def _received(taking: Coroutine[Any, Any, object]) -> ReceivedMessage:
         received = await taking
-        if not isinstance(received, Received):
+        if not isinstance(received, ReceivedMessage):
             raise AdapterError(f"your take returns {received!r}; it must return Received(kind, value, rows)")
         kind, value, rows = received
         if not (isinstance(kind, Kind) and isinstance(value, Integral | None) and isinstance(rows, Integral)):
             rule = "the kind must be a Kind, the value the whole number that was sent, or None, and the rows a number"
             raise AdapterError(f"your take returns {received!r}; {rule}")
-        return Received(kind) if kind is Kind.BARRIER else received  # what a barrier carries is its application's
+        return (
+            ReceivedMessage(kind) if kind is Kind.BARRIER else received
+        )  # what a barrier carries is its application's
 
     def take(self) -> Call:
         """Begin to take a message."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from permitflow.errors import counted
 from permitflow_testing import bounded
-from permitflow_testing.adapter import Feature, Received
+from permitflow_testing.adapter import Feature, ReceivedMessage
 from permitflow_testing.bounded import SENDS, BoundedAdapter, Call, MakeBounded
 from permitflow_testing.leading import Led, LedStep, steps_in_words
 from permitflow_testing.moves import Divergence, Move
@@ -374,8 +374,8 @@ def _fault(last: LedStep, unit: str) -> str:
     """What went wrong, by the step that the model does not allow."""
     seen, expected = last.seen, last.expected
     if isinstance(seen, Seen) and expected:
-        is_received = isinstance(seen.outcome, Received)
-        if isinstance(seen.outcome, Received) and seen.outcome.value == WITHDRAWN:
+        is_received = isinstance(seen.outcome, ReceivedMessage)
+        if isinstance(seen.outcome, ReceivedMessage) and seen.outcome.value == WITHDRAWN:
             return "has sent a chunk although its send was cancelled"
         if seen.outcome == NOTHING and all(one.outcome != NOTHING for one in expected):
             return "loses a message"
@@ -395,6 +395,6 @@ def _after(led: Led, worlds: tuple[World, ...], move: Move, outcome: Result) -> 
 
 
 def _is_alike(one: Result, other: Result) -> bool:
-    if isinstance(one, Received) and isinstance(other, Received):
+    if isinstance(one, ReceivedMessage) and isinstance(other, ReceivedMessage):
         return (one.kind, one.rows) == (other.kind, other.rows)
     return one == other

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from permitflow.flows.messages import Kind
 from permitflow.tracing.file import MemoryTrace
-from permitflow_testing.adapter import Received, Refused
+from permitflow_testing.adapter import ReceivedMessage, Refused
 from permitflow_testing.bounded import AdapterError, BoundedAdapter, Call, MakeBounded
 from permitflow_testing.moves import Divergence, Move
 from permitflow_testing.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outside, Result, Seen, World
@@ -133,7 +133,7 @@ class Led:
                 self.adapter.consume()
             case Move("Receive"):
                 outcome = await self._take(expected)
-                if isinstance(outcome, Received):
+                if isinstance(outcome, ReceivedMessage):
                     self.adapter.consume()
                 return outcome
         return DONE
@@ -160,7 +160,7 @@ class Led:
             Divergence: the model does not allow it.
         """
         possible = self.outside.make_in(self.worlds, move)
-        if isinstance(outcome, Received):
+        if isinstance(outcome, ReceivedMessage):
             outcome = self._in_the_models_terms(outcome, _received(possible))
         self.worlds = tuple(world for seen, worlds in possible.items() if seen.outcome == outcome for world in worlds)
         if not self.worlds:
@@ -209,14 +209,14 @@ class Led:
         received = self.adapter.result(call)
         return self._in_the_models_terms(received, _received(expected))
 
-    def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
+    def _in_the_models_terms(self, received: ReceivedMessage, due: Sequence[ReceivedMessage]) -> ReceivedMessage:
         kind, value, rows = received
         if value is None:
             # The payload is too small to carry a number: assume the right one.
             value = next((one.value for one in due if (one.kind, one.rows) == (kind, rows)), None)
         elif kind is Kind.CHUNK:
             value = self.offered.index(value) if value in self.offered else WITHDRAWN
-        return Received(kind, value, rows)
+        return ReceivedMessage(kind, value, rows)
 
     # The applications' view.
 
@@ -244,15 +244,15 @@ class Led:
         patience = self.adapter.timeout_seconds if self.adapter.quiet_seconds else 0.0
         return asyncio.get_running_loop().time() + patience
 
-    async def _wait_for(self, task: asyncio.Task[Received]) -> None:
+    async def _wait_for(self, task: asyncio.Task[ReceivedMessage]) -> None:
         if self.adapter.quiet_seconds:
             await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
         else:
             await self.adapter.pause()
 
 
-def _received(possible: Iterable[Seen]) -> list[Received]:
-    return [seen.outcome for seen in possible if isinstance(seen.outcome, Received)]
+def _received(possible: Iterable[Seen]) -> list[ReceivedMessage]:
+    return [seen.outcome for seen in possible if isinstance(seen.outcome, ReceivedMessage)]
 
 
 # Whole graphs.

@@ -19,11 +19,11 @@ from permitflow.errors import counted
 from permitflow.flows.messages import Kind
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System, require
-from permitflow_testing.adapter import Received
+from permitflow_testing.adapter import ReceivedMessage
 from permitflow_testing.moves import Move
 
 DONE, NOTHING, REFUSED = "done", "nothing is here", "refused"
-Result: TypeAlias = Received | str
+Result: TypeAlias = ReceivedMessage | str
 
 Perform: TypeAlias = Callable[..., Any]
 """Takes a state, the parameters and an action's arguments; returns the next state, or raises ``Disabled``."""
@@ -99,7 +99,7 @@ class Outside:
 
     # Defined by each protocol.
 
-    def received(self, world: World, message: Any) -> Received:
+    def received(self, world: World, message: Any) -> ReceivedMessage:
         """A message as the receiving application gets it; its value is its number."""
         raise NotImplementedError
 

@@ -17,7 +17,7 @@ from permitflow.errors import counted
 from permitflow.flows.messages import Kind
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
-from permitflow_testing.adapter import Aborted, Ended, Feature, Received
+from permitflow_testing.adapter import Aborted, Ended, Feature, ReceivedMessage
 from permitflow_testing.bounded import END, RECEIVE, SENDS, AdapterError, BoundedAdapter, Call, MakeBounded, turns
 from permitflow_testing.cancelling import MOST_AWAITS, Counted, cancellations_in_words, capacity_of
 from permitflow_testing.outside import Outside, World, in_words
@@ -46,7 +46,7 @@ class Observed:
         """Note that a send has returned."""
         self.events.append(("left", self.numbers[serial], 0))
 
-    def taken(self, received: Received) -> None:
+    def taken(self, received: ReceivedMessage) -> None:
         """Note that a message was handed over."""
         number = self.numbers.get(received.value or 0, -1) if received.value is not None else -2
         self.events.append(("taken", number, received.rows))
@@ -175,7 +175,9 @@ def _explain(outside: Outside, world: World, event: tuple[str, int, int]) -> Ite
                 yield world
         case "taken":
             outcome, after = outside.take(world)
-            if outcome == Received(Kind.CHUNK, number if number != -2 else getattr(outcome, "value", None), rows):
+            if outcome == ReceivedMessage(
+                Kind.CHUNK, number if number != -2 else getattr(outcome, "value", None), rows
+            ):
                 yield after
         case _:
             yield outside.consume(world)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
-from permitflow_testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, Received, judge_pair
+from permitflow_testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, ReceivedMessage, judge_pair
 from permitflow_testing.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow_testing.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow_testing.judging import ChannelJudge
@@ -171,7 +171,7 @@ def test_a_run_that_is_not_explained_says_what_was_expected(judge_of: JudgeOf) -
 
 
 def test_a_view_is_told_in_whole_sentences() -> None:
-    taken = Received(Kind.CHUNK, 0, 1)
+    taken = ReceivedMessage(Kind.CHUNK, 0, 1)
     assert str(Seen(taken, ("chunk 2", "chunk 3"))) == "chunk 0 of 1 row is taken, chunk 2 and chunk 3 wait"
 
 

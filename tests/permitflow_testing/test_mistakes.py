@@ -16,7 +16,7 @@ from permitflow.flows.demand.core import Request
 from permitflow.flows.permits.parameters import held
 from permitflow_model.mistakes import Mistake as WrongAction
 from permitflow_model.mistakes import demand, permit_channel
-from permitflow_testing import ChannelAdapter, Feature, Received, Refused, Report, judge_adapter, judge_pair
+from permitflow_testing import ChannelAdapter, Feature, ReceivedMessage, Refused, Report, judge_adapter, judge_pair
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import Move
 from permitflow_testing.outside import NOTHING, REFUSED, WITHDRAWN, World
@@ -85,11 +85,11 @@ class ModelChannel(ChannelAdapter):
     def offer_watermark(self, value: int) -> None:
         self.go(self.outside.announce(self.world, 0, value))
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         while (taken := self.outside.take(self.world))[0] == NOTHING:
             await self.changed.wait()
         received, world = taken
-        assert isinstance(received, Received)
+        assert isinstance(received, ReceivedMessage)
         self.go(world)
         if received.kind is not Kind.CHUNK:
             return received

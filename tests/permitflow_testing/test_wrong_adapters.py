@@ -12,7 +12,7 @@ import pytest
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow.errors import InvalidParametersError
-from permitflow_testing import ChannelAdapter, Received, Report, bounded, judge_adapter
+from permitflow_testing import ChannelAdapter, ReceivedMessage, Report, bounded, judge_adapter
 from permitflow_testing.examples.our_channels import LocalChannel
 from permitflow_testing.examples.queues import CountedQueue
 from tests.support import wrong_adapters as wrong
@@ -204,20 +204,20 @@ class Late(ChannelAdapter):
     quiet_seconds = SLOWNESS_SECONDS / 10
 
     async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-        self.queue: asyncio.Queue[Received] = asyncio.Queue()
+        self.queue: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
         self.under_way: set[asyncio.Task[None]] = set()
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
-        sending = asyncio.create_task(self._send(Received(Kind.CHUNK, serial, rows)))
+        sending = asyncio.create_task(self._send(ReceivedMessage(Kind.CHUNK, serial, rows)))
         self.under_way.add(sending)
         sending.add_done_callback(self.under_way.discard)
         await sending
 
-    async def _send(self, received: Received) -> None:
+    async def _send(self, received: ReceivedMessage) -> None:
         await asyncio.sleep(SLOWNESS_SECONDS)
         self.queue.put_nowait(received)
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         return await self.queue.get()
 
 
@@ -245,7 +245,7 @@ def test_with_settled_no_clock_decides() -> None:
 class Stamped(LocalChannel):
     """Its barriers carry a number of the application's."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         received = await super().take()
         return received._replace(value=-1) if received.kind is Kind.BARRIER else received
 

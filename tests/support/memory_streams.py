@@ -4,7 +4,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
-from permitflow_testing import ChannelAdapter, Ended, Feature, Received, Refused
+from permitflow_testing import ChannelAdapter, Ended, Feature, ReceivedMessage, Refused
 
 
 class StreamChannel(ChannelAdapter):
@@ -31,10 +31,10 @@ class StreamChannel(ChannelAdapter):
         except anyio.WouldBlock as full:
             raise Refused from full
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Spec: Consume."""
         try:
-            return Received(Kind.CHUNK, *await self.receiver.receive())
+            return ReceivedMessage(Kind.CHUNK, *await self.receiver.receive())
         except anyio.EndOfStream as end:
             raise Ended from end
 

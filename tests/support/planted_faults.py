@@ -19,7 +19,7 @@ from permitflow import (
 from permitflow.channels.waiting import ParkedSend
 from permitflow.errors import EndOfStream
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
-from permitflow_testing import ChannelAdapter, Ended, Feature, Received
+from permitflow_testing import ChannelAdapter, Ended, Feature, ReceivedMessage
 from permitflow_testing.examples.our_channels import LocalChannel
 
 
@@ -261,7 +261,7 @@ class ForgetsSenders(Spoilt):
 
 @planted("an abort looks like an end", "abort-is-no-end", "does not tell the receiver that the stream was given up")
 class LooksEnded(Spoilt):
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         try:
             return await super().take()
         except Exception as error:
@@ -285,14 +285,14 @@ class GateChannel(ChannelAdapter):
     async def offer_chunk(self, serial: int, rows: int) -> None:
         await self.sender.send(serial, rows)
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         try:
             item = await self.gate.receive()
         except EndOfStream as end:
             raise Ended from end
         assert isinstance(item, GateChunk)
         self.gate.resume()
-        return Received(Kind.CHUNK, item.payload, item.rows)
+        return ReceivedMessage(Kind.CHUNK, item.payload, item.rows)
 
     async def end(self) -> None:
         await self.sender.end()

@@ -6,7 +6,7 @@ import sys
 import time
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
-from permitflow_testing import ChannelAdapter, Received
+from permitflow_testing import ChannelAdapter, ReceivedMessage
 from permitflow_testing.examples.queues import CountedQueue
 
 
@@ -24,7 +24,7 @@ class IgnoresCancellation(CountedQueue):
 class IgnoresAll(CountedQueue):
     """A receive that not even the end of its coroutine ends."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         while True:
             try:
                 return await super().take()
@@ -45,7 +45,7 @@ class Swallows(CountedQueue):
 class NeverTakes(Swallows):
     """Nor does anybody receive."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         await asyncio.sleep(3600)
         raise AssertionError("nobody waits so long")
 
@@ -97,7 +97,7 @@ class NeverSettles(CountedQueue):
 class Busy(CountedQueue):
     """A receive that polls, and never gives up."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         while self.queue.empty():
             try:
                 await asyncio.sleep(0)
@@ -109,7 +109,7 @@ class Busy(CountedQueue):
 class ReturnsNothing(CountedQueue):
     """It forgets its return."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         await super().take()
         return None  # type: ignore[return-value]  # the mistake
 
@@ -117,9 +117,9 @@ class ReturnsNothing(CountedQueue):
 class ReturnsText(CountedQueue):
     """It returns what it has read from its wire, as text."""
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         kind, value, rows = await super().take()
-        return Received(kind, str(value), rows)  # type: ignore[arg-type]  # the mistake
+        return ReceivedMessage(kind, str(value), rows)  # type: ignore[arg-type]  # the mistake
 
 
 class CancelsItself(CountedQueue):
@@ -146,8 +146,8 @@ class Blocks(ChannelAdapter):
     async def offer_chunk(self, serial: int, rows: int) -> None:
         self.queue.put((serial, rows))
 
-    async def take(self) -> Received:
-        return Received(Kind.CHUNK, *self.queue.get())
+    async def take(self) -> ReceivedMessage:
+        return ReceivedMessage(Kind.CHUNK, *self.queue.get())
 
 
 class BlocksForGood(Blocks):
@@ -168,5 +168,5 @@ class LeavesThreads(Blocks):
     async def offer_chunk(self, serial: int, rows: int) -> None:
         await asyncio.to_thread(self.queue.put, (serial, rows))
 
-    async def take(self) -> Received:
-        return Received(Kind.CHUNK, *await asyncio.to_thread(self.queue.get))
+    async def take(self) -> ReceivedMessage:
+        return ReceivedMessage(Kind.CHUNK, *await asyncio.to_thread(self.queue.get))

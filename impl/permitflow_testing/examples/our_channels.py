@@ -13,7 +13,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
-from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
+from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, ReceivedMessage, Refused
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.rulebooks.table import rulebook_of
 
@@ -62,7 +62,7 @@ class OurChannel(ChannelAdapter):
         """Abort the stream."""
         self.sender.abort("the test says so")
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Take the oldest message."""
         try:
             message = await self.receiver.take()
@@ -71,8 +71,8 @@ class OurChannel(ChannelAdapter):
         except ChannelAbortedError as abort:
             raise Aborted from abort
         if message.kind is Kind.CHUNK:
-            return Received(message.kind, self.serial(message.payload), message.rows)
-        return Received(message.kind, message.payload if isinstance(message.payload, int) else 0)
+            return ReceivedMessage(message.kind, self.serial(message.payload), message.rows)
+        return ReceivedMessage(message.kind, message.payload if isinstance(message.payload, int) else 0)
 
     def consume(self) -> None:
         """Spec: Consume."""

@@ -6,7 +6,7 @@ from collections import deque
 from permitflow.flows.messages import Kind
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.flows.recording import RecorderFactory
-from permitflow_testing.adapter import ChannelAdapter, Feature, Received, Refused
+from permitflow_testing.adapter import ChannelAdapter, Feature, ReceivedMessage, Refused
 
 
 class QueueChannel(ChannelAdapter):
@@ -27,9 +27,9 @@ class QueueChannel(ChannelAdapter):
         except asyncio.QueueFull as full:
             raise Refused from full
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Take the oldest message."""
-        return Received(Kind.CHUNK, *await self.queue.get())
+        return ReceivedMessage(Kind.CHUNK, *await self.queue.get())
 
     def consume(self) -> None:
         """Spec: Consume."""
@@ -42,7 +42,7 @@ class CountedQueue(QueueChannel):
     lacks = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.OVERSIZE, Feature.ACKNOWLEDGEMENT})
 
     # Without an acknowledgement, to take a message is to consume it.
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Spec: Consume."""
         received = await super().take()
         self.queue.task_done()
@@ -74,13 +74,13 @@ class SemaphoreChannel(ChannelAdapter):
         self.messages.append((serial, rows))
         self.arrived.release()
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Take the oldest message."""
         await self.arrived.acquire()
         serial, rows = self.messages.popleft()
         for _ in range(rows):
             self.permits.release()
-        return Received(Kind.CHUNK, serial, rows)
+        return ReceivedMessage(Kind.CHUNK, serial, rows)
 
     def consume(self) -> None:
         """Spec: Consume."""

@@ -17,7 +17,7 @@ from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters, stated_values
 from permitflow.tracing.file import FileTrace
-from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
+from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, ReceivedMessage, Refused
 from permitflow_testing.bounded import AdapterError
 from permitflow_testing.foreign.doors import Door, TcpDoor
 from permitflow_testing.foreign.driver import (
@@ -390,7 +390,7 @@ class DrivenSender(CommandAdapter):
         """Give the stream up."""
         self.tell("abort", reason="the kit says so")
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Take the oldest message that has come."""
         async with self._turn:
             await self.peer.until(lambda: self.peer.end.untaken or self.peer.ended is not None)
@@ -480,7 +480,7 @@ class DrivenReceiver(CommandAdapter):
         """Give the stream up."""
         self.peer.abort()
 
-    async def take(self) -> Received:
+    async def take(self) -> ReceivedMessage:
         """Let the driver take the oldest message that has come."""
         answer = await self.call("receive")
         if isinstance(answer, Mapping) and len(answer) == 1:
@@ -492,9 +492,9 @@ class DrivenReceiver(CommandAdapter):
                 case "chunk":
                     return _received(value)
                 case "barrier":
-                    return Received(Kind.BARRIER)
+                    return ReceivedMessage(Kind.BARRIER)
                 case "watermark" if isinstance(value, int):
-                    return Received(Kind.WATERMARK, value)
+                    return ReceivedMessage(Kind.WATERMARK, value)
                 case "ended":
                     if not self._held:
                         what = "your driver says that the stream has ended, and its end has not written Ended"
@@ -612,7 +612,7 @@ def _chunk(serial: int, rows: int) -> dict[str, Any]:
     return {"serial": serial, "rows": rows, "batch": _text(encoded(batch_of(serial, rows)))}
 
 
-def _received(value: Any) -> Received:
+def _received(value: Any) -> ReceivedMessage:
     """The chunk in an answer: with its serial number, or with the batch in which its rows are."""
 
     def refuse(why: str) -> NoReturn:
@@ -622,7 +622,7 @@ def _received(value: Any) -> Received:
         refuse("does not say its rows")
     if "batch" not in value:
         serial = value.get("serial")
-        return Received(Kind.CHUNK, serial if isinstance(serial, int) else None, rows)
+        return ReceivedMessage(Kind.CHUNK, serial if isinstance(serial, int) else None, rows)
     try:
         data = base64.b64decode(value["batch"], validate=True)
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
@@ -631,4 +631,4 @@ def _received(value: Any) -> Received:
     offset = value.get("offset", 0)
     if not isinstance(offset, int) or not 0 <= offset <= offset + rows <= batch.num_rows:
         refuse(f"does not lie in its batch of {batch.num_rows} rows")
-    return Received(Kind.CHUNK, serial_of(batch.slice(offset, rows)), rows)
+    return ReceivedMessage(Kind.CHUNK, serial_of(batch.slice(offset, rows)), rows)

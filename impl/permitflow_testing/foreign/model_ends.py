@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from permitflow.flows.messages import Kind
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
-from permitflow_testing.adapter import Received, Refused
+from permitflow_testing.adapter import ReceivedMessage, Refused
 from permitflow_testing.foreign.table import WAYS
 from permitflow_testing.outside import CONSUME, DONE, Outside, World
 
@@ -188,7 +188,7 @@ class ModelReceiver(ModelEnd):
     def __init__(self, outside: Outside, flow: str) -> None:
         """Nothing has come yet."""
         super().__init__(outside, flow)
-        self.untaken: deque[Received] = deque()
+        self.untaken: deque[ReceivedMessage] = deque()
         self._taken = 0
         self.feedback: list[Any] = []
         """What is to be written."""
@@ -201,7 +201,7 @@ class ModelReceiver(ModelEnd):
         """Was everything that has come consumed?"""
         return not self.untaken and not self._taken
 
-    def arrive(self, message: Received) -> tuple[int, ...]:
+    def arrive(self, message: ReceivedMessage) -> tuple[int, ...]:
         """A message has come; what it holds of each class."""
         self.totals[message.kind] += 1
         self.rows += message.rows
@@ -219,7 +219,7 @@ class ModelReceiver(ModelEnd):
         self._run()
         return held
 
-    def take(self) -> Received:
+    def take(self) -> ReceivedMessage:
         """Take the oldest message that was not taken."""
         self._taken += 1
         return self.untaken.popleft()

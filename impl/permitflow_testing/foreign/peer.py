@@ -56,7 +56,7 @@ from permitflow.wire.checksum import Checksums
 from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
 from permitflow.wire.v1 import exchange_pb2 as pb
-from permitflow_testing.adapter import Received
+from permitflow_testing.adapter import ReceivedMessage
 from permitflow_testing.foreign.doors import SILENCE_SECONDS, WHO, Accepted, Door
 from permitflow_testing.foreign.driver import BrokenWireRule, DriverError
 from permitflow_testing.foreign.model_ends import Leaving, ModelReceiver, ModelSender
@@ -369,11 +369,11 @@ class ReceivingPeer(Peer):
                 self._take_bytes(_Frame(frame.uncompressed_bytes or len(arrow), len(frame.rows)))
                 batch = CODEC.decode(arrow, frame.rows, frame.uncompressed_bytes)
                 for end, rows in zip(accumulate(frame.rows), frame.rows, strict=True):
-                    self._arrive(Received(Kind.CHUNK, serial_of(batch.slice(end - rows, rows)), rows))
+                    self._arrive(ReceivedMessage(Kind.CHUNK, serial_of(batch.slice(end - rows, rows)), rows))
             case Data(message=message):
                 value = message.payload if isinstance(message.payload, int) else 0
                 self._unconsumed.append(None)
-                self._arrive(Received(message.kind, value))
+                self._arrive(ReceivedMessage(message.kind, value))
             case End():
                 here = self.end.totals[Kind.CHUNK], self.end.rows, self.end.totals[Kind.BARRIER]
                 if (told := (frame.chunks, frame.rows, frame.barriers)) != here:
@@ -439,7 +439,7 @@ class ReceivingPeer(Peer):
                 frames.append(Ended(EndOutcome.CANCELLED if self.is_cancelled else self.ended.until))
         return frames
 
-    def _arrive(self, message: Received) -> None:
+    def _arrive(self, message: ReceivedMessage) -> None:
         held = self.end.arrive(message)
         serial = (message.value or 0) if message.kind is Kind.CHUNK else 0
         self.arrived.add(serial)

@@ -12,7 +12,7 @@ from permitflow.flows.messages import Kind
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.system import require
 from permitflow_testing import mistakes
-from permitflow_testing.adapter import Feature, Received
+from permitflow_testing.adapter import Feature, ReceivedMessage
 from permitflow_testing.mistakes import changed_after, changed_before, right, send_from
 from permitflow_testing.outside import CONSUME, Outside, Perform, World
 from permitflow_testing.rules import (
@@ -36,11 +36,11 @@ class DemandOutside(Outside):
 
     system: ClassVar[Any] = SYSTEM
 
-    def received(self, world: World, message: int) -> Received:
+    def received(self, world: World, message: int) -> ReceivedMessage:
         """A message as the receiving application gets it."""
         of = {number: (kind, rows) for number, kind, rows in world.notes}
         kind, rows = of.get(message, (Kind.CHUNK, 1))  # only chunks of one row are withdrawn by a mistaken channel
-        return Received(kind, message if kind is Kind.CHUNK else 0, rows)
+        return ReceivedMessage(kind, message if kind is Kind.CHUNK else 0, rows)
 
     def offer(self, world: World, hop: int, kind: Kind, rows: int = 0) -> World:
         """Offer a chunk or a barrier."""
@@ -91,7 +91,7 @@ class DemandOutside(Outside):
 class _Lets(DemandOutside):
     """Lets some messages leave although they may not."""
 
-    def passes(self, message: Received) -> bool:
+    def passes(self, message: ReceivedMessage) -> bool:
         """May it?"""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class _Lets(DemandOutside):
 class _LetsEmptyPass(_Lets):
     """Lets empty chunks pass."""
 
-    def passes(self, message: Received) -> bool:
+    def passes(self, message: ReceivedMessage) -> bool:
         """May this message leave?"""
         return message.kind is Kind.CHUNK and not message.rows
 
@@ -116,7 +116,7 @@ class _LetsEmptyPass(_Lets):
 class _LetsBarriersPass(_Lets):
     """Lets barriers pass."""
 
-    def passes(self, message: Received) -> bool:
+    def passes(self, message: ReceivedMessage) -> bool:
         """May this message leave?"""
         return message.kind is Kind.BARRIER
 

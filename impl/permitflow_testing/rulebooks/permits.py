@@ -11,7 +11,7 @@ from permitflow_model.kernel.system import require
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State, held, plus
 from permitflow_model.permit_channel_trace import withdraw_at
 from permitflow_testing import mistakes
-from permitflow_testing.adapter import Feature, Received
+from permitflow_testing.adapter import Feature, ReceivedMessage
 from permitflow_testing.mistakes import changed_after, changed_before, never, send_from
 from permitflow_testing.outside import CONSUME, Outside, Perform, Result, World
 from permitflow_testing.rules import (
@@ -53,9 +53,9 @@ class PermitOutside(Outside):
         """At rest."""
         return super().start()._replace(notes=(0,) * (self._hops + 1))
 
-    def received(self, world: World, message: Message) -> Received:
+    def received(self, world: World, message: Message) -> ReceivedMessage:
         """A message as the receiving application gets it."""
-        return Received(Kind(message.kind), 0 if message.kind == "barrier" else message.id, message.rows)
+        return ReceivedMessage(Kind(message.kind), 0 if message.kind == "barrier" else message.id, message.rows)
 
     def offer(self, world: World, hop: int, kind: Kind, rows: int = 0) -> World:
         """Offer a chunk or a barrier."""

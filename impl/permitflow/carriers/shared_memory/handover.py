@@ -191,7 +191,7 @@ class Offer:
         self._memory = self._counter = -1
 
 
-class Received(NamedTuple):
+class HandedOver(NamedTuple):
     """What the accepting end has received."""
 
     socket: socket.socket
@@ -205,7 +205,7 @@ class Received(NamedTuple):
         os.close(self.counter)
 
 
-async def accepted(name: str, *, writes: bool) -> Received | str:
+async def accepted(name: str, *, writes: bool) -> HandedOver | str:
     """Accept an offer: the received memory, or the reason for a refusal.
 
     Args:
@@ -242,7 +242,7 @@ def _message(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-async def _received(connection: socket.socket, *, writes: bool) -> Received:
+async def _received(connection: socket.socket, *, writes: bool) -> HandedOver:
     """Receive the peer's memory.
 
     Raises:
@@ -265,7 +265,7 @@ async def _received(connection: socket.socket, *, writes: bool) -> Received:
         _require_counter(counter)
         region = open_region(memory, writable=writes)
         descriptors = [memory]
-        return Received(_prepared(connection), region, counter)
+        return HandedOver(_prepared(connection), region, counter)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from permitflow.carriers.shared_memory import handover
-from permitflow.carriers.shared_memory.handover import Offer, Received, accepted, nonce_digest
+from permitflow.carriers.shared_memory.handover import HandedOver, Offer, accepted, nonce_digest
 from permitflow.carriers.shared_memory.region import create_region
 from permitflow.client import SameHost
 from permitflow.errors import SameHostError, UndecodableDataError
@@ -84,7 +84,7 @@ async def test_descriptors_that_are_handed_over_are_checked(
     with nothing_stays_open():
         with somebodys(descriptors, greeting) as name:
             refused = await accepted(name, writes=False)
-        if isinstance(refused, Received):
+        if isinstance(refused, HandedOver):
             # The kernel hands over no more descriptors than there is room for, and closes the others.
             refused.close()
             refused = words
@@ -97,10 +97,10 @@ def offered(policy: SameHost = SameHost.AUTO, *, writes: bool = True) -> Iterato
         yield offer
 
 
-async def taken(offer: Offer, *, writes: bool = False) -> Received:
+async def taken(offer: Offer, *, writes: bool = False) -> HandedOver:
     assert offer.frame is not None
     received = await accepted(offer.frame.socket, writes=writes)
-    assert isinstance(received, Received)
+    assert isinstance(received, HandedOver)
     return received
 
 
@@ -193,7 +193,7 @@ async def test_a_visitor_is_accepted_later_or_refused(monkeypatch: pytest.Monkey
         monkeypatch.setattr(socket.socket, "accept", failing)
         received = await accepted(offer.frame.socket, writes=False)
         if number == errno.EMFILE:
-            assert isinstance(received, Received)
+            assert isinstance(received, HandedOver)
             received.close()
         else:
             assert "reset" in str(received)
