@@ -165,7 +165,7 @@ class BoundedAdapter:
     async def _received(taking: Coroutine[Any, Any, object]) -> ReceivedMessage:
         received = await taking
         if not isinstance(received, ReceivedMessage):
-            raise AdapterError(f"your take returns {received!r}; it must return Received(kind, value, rows)")
+            raise AdapterError(f"your take returns {received!r}; it must return ReceivedMessage(kind, value, rows)")
         kind, value, rows = received
         if not (isinstance(kind, Kind) and isinstance(value, Integral | None) and isinstance(rows, Integral)):
             rule = "the kind must be a Kind, the value the whole number that was sent, or None, and the rows a number"

@@ -43,7 +43,7 @@ def said(report: Report) -> str:
         (wrong.NeverTakes, "your send does not end when it is cancelled"),
         (wrong.NeverSettles, "your settled has not ended after 0.2 s"),
         (wrong.Busy, "your receive does not end when it is cancelled"),
-        (wrong.ReturnsNothing, "your take returns None; it must return Received(kind, value, rows)"),
+        (wrong.ReturnsNothing, "your take returns None; it must return ReceivedMessage(kind, value, rows)"),
         (
             wrong.ReturnsText,
             "value='1', rows=1); the kind must be a Kind, the value the whole number that",

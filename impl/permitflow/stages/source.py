@@ -619,7 +619,7 @@ def require_plain_stream(function: object) -> None:
 class FeedbackLoop(Generic[T]):
     """The way back of a loop: its source is used before the stream that comes back exists, and ``close`` joins them::
 
-        back = Feedback[int]()
+        back = FeedbackLoop[int]()
         out, again = source.merge(back.source).broadcast(2)
         back.close(again.filter(is_unfinished))
 

@@ -179,7 +179,7 @@ class Driver:
         A cancellation of this call cancels nothing at the driver.
 
         Raises:
-            DriverError: none has come in time; or as ``Request.result`` raises it.
+            DriverError: none has come in time; or as ``DriverRequest.result`` raises it.
         """
         answer = asyncio.wrap_future(request.answer)
         # It may fail when nobody waits any more.

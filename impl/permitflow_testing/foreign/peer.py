@@ -51,7 +51,7 @@ from permitflow.stream.handshake import (
 )
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Buffer
-from permitflow.wire.buffers import Received as Bytes
+from permitflow.wire.buffers import Received
 from permitflow.wire.checksum import Checksums
 from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
@@ -200,7 +200,7 @@ class Peer(ABC):
 
     # What comes.
 
-    def on_message(self, message: Bytes, _has_more: bool) -> None:
+    def on_message(self, message: Received, _has_more: bool) -> None:
         """As ``Listener``."""
         self.received += 1
         try:

@@ -106,7 +106,7 @@ def test_a_circle_that_filters_runs_on() -> None:
     assert len(received(circle(Merge(), kept, Map(lambda number: number // 2), blocking()))) == 100
 
 
-# Loops that are closed by a Feedback.
+# Loops that are closed by a FeedbackLoop.
 
 Numbers_ = Source[int]
 

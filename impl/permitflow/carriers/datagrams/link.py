@@ -1,7 +1,7 @@
 """One direction over a network that loses, doubles and reorders what it carries: LossyChannel; no I/O.
 
     LinkSender    send, due ──── number, payload ───> arrive    LinkReceiver
-                       hear <─── Feedback ──────────  feedback
+                       hear <─── LinkFeedback ──────  feedback
 
 Data are numbered from 0.  The receiver tells which have arrived, and up to which number the sender may send: what the
 application has taken, and a window.  Both numbers only grow, and the largest that was heard counts; so feedback may get
