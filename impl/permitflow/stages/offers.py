@@ -14,7 +14,7 @@ from permitflow.errors import BufferOverflowError, LocalProtocolError, StalledGr
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
 from permitflow.stages.core.ports import EMPTY
 from permitflow.stages.source import Source
-from permitflow.stages.standing import Look
+from permitflow.stages.standing import Watchdog
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class Offers(AsyncIterator[T]):
             is_stalled = True
             turn.set()
 
-        look = Look(stall)
+        look = Watchdog(stall)
         try:
             while True:
                 await turn.wait()

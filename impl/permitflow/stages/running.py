@@ -30,7 +30,7 @@ from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentS
 from permitflow.stages.core.edges import Entry, Exit
 from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_CLOSED, OUT_READY, Connection, Island, Stage
 from permitflow.stages.core.stalling import waiting_chain, without_hope
-from permitflow.stages.standing import Look
+from permitflow.stages.standing import Watchdog
 
 T = TypeVar("T")
 
@@ -373,7 +373,7 @@ class Run:
         self._calls: dict[asyncio.Task[Any], Stage[Any, Any]] = {}
         self.waiting: set[Exit[Any]] = set()
         """Exits at which a call waits."""
-        self._look: Look | None = None
+        self._look: Watchdog | None = None
         self._skipped_looks = self._next_look = 0
         plan.island.outside = self
         self._timer: asyncio.TimerHandle | None = None
@@ -427,7 +427,7 @@ class Run:
         if any(exit_ not in self.waiting for exit_ in open_exits):
             # Somebody may still come for the others, if anything can happen in this loop.
             if self._look is None:
-                self._look = Look(self._stall)
+                self._look = Watchdog(self._stall)
             return
         self._stall()
 

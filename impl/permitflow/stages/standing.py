@@ -23,7 +23,7 @@ def stands_still(loop: asyncio.AbstractEventLoop) -> bool:
     return all(handle.cancelled() or handle in _looks for handle in scheduled)
 
 
-class Look:
+class Watchdog:
     """Looks each second, while a task waits, whether the loop stands still; then tells it, once."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
