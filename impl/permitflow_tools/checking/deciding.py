@@ -60,7 +60,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PairVerdict:
     """The verdict about two ends, with its grounds."""
 
     setting: SimulationSetting
@@ -78,7 +78,7 @@ class Answer:
         return "overspend" if self.overspend else "refused" if self.refusal else "live"
 
 
-def answer_for(setting: SimulationSetting) -> Answer:
+def answer_for(setting: SimulationSetting) -> PairVerdict:
     """Examine two ends.
 
     Raises:
@@ -86,7 +86,7 @@ def answer_for(setting: SimulationSetting) -> Answer:
     """
     agreed = agreement(setting) if disagreements(setting) else None
     refusal = agreed.message if isinstance(agreed, PermitflowError) else ""
-    return Answer(setting, decided(setting), overspend_of(setting), refusal)
+    return PairVerdict(setting, decided(setting), overspend_of(setting), refusal)
 
 
 def decided(setting: SimulationSetting) -> "Decision":

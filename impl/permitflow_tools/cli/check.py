@@ -9,7 +9,7 @@ import typer
 from permitflow.errors import PermitflowError
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize
 from permitflow_tools.checking import Check, deciding
-from permitflow_tools.checking.deciding import Answer
+from permitflow_tools.checking.deciding import PairVerdict
 from permitflow_tools.checking.grid import MOST_STATES
 from permitflow_tools.cli.check_gate import MOST_FLOATING, answer_for_gate
 from permitflow_tools.cli.check_graph import answer_for_graph
@@ -227,7 +227,7 @@ def _check_graph(file: Path | None, graph: Path | None, *, as_json: bool) -> NoR
     answer_for_graph(graph, read_graph(graph), as_json=as_json)
 
 
-def answer_for(setting: SimulationSetting) -> Answer:
+def answer_for(setting: SimulationSetting) -> PairVerdict:
     """Decide whether these two ends can get stuck; ends the command if that stays undecided."""
     from permitflow_model.thresholds import Undecided
 
@@ -261,7 +261,7 @@ def _check_setting(setting: SimulationSetting, file: Path | None, *, as_json: bo
     stop(holds=answer.verdict == "live")
 
 
-def _as_json(answer: Answer) -> dict[str, object]:
+def _as_json(answer: PairVerdict) -> dict[str, object]:
     setting, decision, run = answer.setting, answer.decision, answer.decision.run
     costs, agreed = costs_of(setting), agreement(setting)
     return {
@@ -298,7 +298,7 @@ def _parameters_as_json(parameters: ChannelParameters) -> dict[str, object]:
     return {name: getattr(parameters, name) for name in KEYS}
 
 
-def _question(answer: Answer, costing: str) -> str:
+def _question(answer: PairVerdict, costing: str) -> str:
     setting, costs = answer.setting, costs_of(answer.setting)
     sender, receiver = setting.sender, setting.receiver
     batches = f"permit batch {receiver.permit_batch:,}"
@@ -313,7 +313,7 @@ def _question(answer: Answer, costing: str) -> str:
     return f"row permits {permits}, {batches}, chunks {costing} {listed} ({protocol})"
 
 
-def _about_slices(answer: Answer) -> str:
+def _about_slices(answer: PairVerdict) -> str:
     """A deadlock may need an order of costs in which slices of one chunk cannot come."""
     costs, possible = costs_of(answer.setting), answer.setting.chunks.possible
     if answer.decision.is_live or costs is None:
@@ -350,7 +350,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _print_answer(headline: str, answer: Answer, after: list[str]) -> None:
+def _print_answer(headline: str, answer: PairVerdict, after: list[str]) -> None:
     """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and remarks."""
     from permitflow_model.thresholds import THEOREMS
 
@@ -373,7 +373,7 @@ def _print_answer(headline: str, answer: Answer, after: list[str]) -> None:
     print_lines(console, *told, *again, *after)
 
 
-def _room_to_move(answer: Answer, costing: str) -> str:
+def _room_to_move(answer: PairVerdict, costing: str) -> str:
     """How far the numbers of a live channel may be changed."""
     decision, chunk = answer.decision, f"{answer.decision.safe_max_chunk_cost:,}"
     if answer.setting.flush_idle:

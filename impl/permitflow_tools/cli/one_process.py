@@ -99,7 +99,7 @@ class Order(NamedTuple):
     argument: Any
 
 
-class Answer(NamedTuple):
+class OrderOutcome(NamedTuple):
     """The outcome of an order, which may be an error."""
 
     number: int
@@ -189,7 +189,7 @@ async def _obey(line: Line, orders: Mapping[str, Callable[[Any], Awaitable[objec
             outcome = await orders[order.name](order.argument)
         except Exception as error:
             outcome = error
-        await line.write(Answer(order.number, outcome))
+        await line.write(OrderOutcome(order.number, outcome))
 
     async with asyncio.TaskGroup() as group:
         tasks = set[asyncio.Task[None]]()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from permitflow.flows.permits.parameters import BATCH_SHARE, Oversize, StatedParameters
-from permitflow_tools.checking.deciding import Answer
+from permitflow_tools.checking.deciding import PairVerdict
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import SimulationSetting, costs_of, largest_cost
@@ -71,7 +71,7 @@ def setting_of(
     )
 
 
-def ways_to_live(answer: Answer, spelling: Sequence[str] = BY_OPTION) -> Iterator[str]:
+def ways_to_live(answer: PairVerdict, spelling: Sequence[str] = BY_OPTION) -> Iterator[str]:
     """What to change so that it is live: each is sufficient alone."""
     decision, setting = answer.decision, answer.setting
     chunk, permit_batch = decision.safe_max_chunk_cost, decision.safe_permit_batch
@@ -90,7 +90,7 @@ def _model(setting: SimulationSetting, sizes: tuple[int, ...], *, with_barriers:
     return replace(model_of(setting, sizes), barrier_permits=1 if with_barriers else 0, watermarks=with_barriers)
 
 
-def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
+def run_of(answer: PairVerdict, *, with_barriers: bool) -> "ExplainedRun":
     """A shortest run into the deadlock, with what would help; or one that fills the window and drains it."""
     from permitflow_tools.explain.looks.permit_channel.runs import live_run, stuck_run
 

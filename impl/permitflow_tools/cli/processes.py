@@ -56,7 +56,7 @@ from permitflow.stream.control import (
 from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.logs import LogLevel
-from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, ProcessShare
+from permitflow_tools.cli.one_process import Begun, Line, Order, OrderOutcome, ProcessShare
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class _Process:
         )
 
     async def _hear(self, line: Line) -> None:
-        while isinstance(answer := await line.read(), Answer):
+        while isinstance(answer := await line.read(), OrderOutcome):
             awaited = self._awaited.pop(answer.number, None)
             if awaited is None or awaited.done():  # it was too late
                 continue
