@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from permitflow_testing import ChannelAdapter, Report, judge_adapter, judge_pair
+from permitflow_testing import ChannelAdapter, ConformanceReport, judge_adapter, judge_pair
 from permitflow_testing.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow_testing.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow_testing.judging import PERMITS
@@ -33,7 +33,7 @@ ADAPTERS: dict[str, type[ChannelAdapter]] = {
 CELLS = {Outcome.HOLDS: "holds", Outcome.BREAKS: "**breaks**", Outcome.NOT_APPLICABLE: "-"}
 
 
-def table(reports: Mapping[str, Report]) -> str:
+def table(reports: Mapping[str, ConformanceReport]) -> str:
     lines = [f"| Rule | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
     for rule in rulebook_of(PERMITS).rules:
         cells = [cell(report, rule.id) for report in reports.values()]
@@ -41,7 +41,7 @@ def table(reports: Mapping[str, Report]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cell(report: Report, rule: str) -> str:
+def cell(report: ConformanceReport, rule: str) -> str:
     """The report's verdict about a rule; empty if the rule was not checked."""
     try:
         return CELLS[report[rule].outcome]
@@ -59,7 +59,7 @@ def rules(flow: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_tables(document: str, reports: Mapping[str, Report]) -> str:
+def with_tables(document: str, reports: Mapping[str, ConformanceReport]) -> str:
     found = {"the rules": rules(PERMITS), "the results": table(reports)}
     found |= {f"the rules of {flow}": rules(flow) for flow in flows() if flow != PERMITS}
     for what, text in found.items():
@@ -67,7 +67,7 @@ def with_tables(document: str, reports: Mapping[str, Report]) -> str:
     return document
 
 
-def judged() -> dict[str, Report]:
+def judged() -> dict[str, ConformanceReport]:
     with asyncio.Runner() as runner:
         reports = {CORE: judge_pair(make_core_pair, name=CORE)}
         for name, adapter in ADAPTERS.items():

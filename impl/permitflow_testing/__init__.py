@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from permitflow_testing.judging import judge_adapter, judge_pair
     from permitflow_testing.moves import ActionRefused, Divergence, PairAdapter
     from permitflow_testing.pytest_kits import ChannelKit, PairKit, RuleBroken
-    from permitflow_testing.rules import Report, RuleVerdict
+    from permitflow_testing.rules import ConformanceReport, RuleVerdict
 
 __all__ = [
     "Aborted",
     "ActionRefused",
     "ChannelAdapter",
     "ChannelKit",
+    "ConformanceReport",
     "Divergence",
     "Ended",
     "Feature",
@@ -31,7 +32,6 @@ __all__ = [
     "PairKit",
     "ReceivedMessage",
     "Refused",
-    "Report",
     "RuleBroken",
     "RuleVerdict",
     "judge_adapter",
@@ -43,7 +43,7 @@ _PLACES = {
     "adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "ReceivedMessage", "Refused"),
     "judging": ("judge_adapter", "judge_pair"),
     "pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
-    "rules": ("Report", "RuleVerdict"),
+    "rules": ("ConformanceReport", "RuleVerdict"),
     "moves": ("ActionRefused", "Divergence", "PairAdapter"),
 }
 

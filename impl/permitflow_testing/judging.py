@@ -28,11 +28,11 @@ from permitflow_testing.probes import Probing
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import (
     FEW,
+    ConformanceReport,
     MakeAdapter,
     MakePair,
     Mistake,
     Outcome,
-    Report,
     Rule,
     Rulebook,
     RuleVerdict,
@@ -69,7 +69,7 @@ def judge_adapter(
     when_judged: WhenJudged = lambda _: None,
     blocked_seconds: float = BLOCKED_SECONDS,
     when_stuck: WhenStuck = print_stuck,
-) -> Report:
+) -> ConformanceReport:
     """Check every rule of the specification against a channel.
 
     It comes to its end, whatever the adapter does: a call that does not end is cancelled some times, and left alone.
@@ -103,7 +103,7 @@ def judge_pair(
     only: Iterable[str] = (),
     random_runs: int = 40,
     when_judged: WhenJudged = lambda _: None,
-) -> Report:
+) -> ConformanceReport:
     """Check every rule of the specification against a pair of ends.
 
     Args:
@@ -170,14 +170,14 @@ class _Judge:
     def _checked(self, rule: Rule) -> RuleVerdict:
         raise NotImplementedError
 
-    def _report(self, name: str, rules: Sequence[Rule], when_judged: WhenJudged) -> Report:
+    def _report(self, name: str, rules: Sequence[Rule], when_judged: WhenJudged) -> ConformanceReport:
         verdicts = []
         for rule in rules:
             if self.cut_short:
                 break
             verdicts.append(self.verdict(rule))
             when_judged(verdicts[-1])
-        return Report(name, tuple(verdicts), self.lacks, self._flow)
+        return ConformanceReport(name, tuple(verdicts), self.lacks, self._flow)
 
 
 _Check: TypeAlias = Callable[[Rulebook, Rule, MakeBounded], Coroutine[None, None, RuleVerdict]]
@@ -223,11 +223,13 @@ class ChannelJudge(_Judge):
         self.watch = LoopWatch()
         self._cannot_open: str | None = None
 
-    def report(self, name: str = "", only: Collection[str] = (), when_judged: WhenJudged = lambda _: None) -> Report:
+    def report(
+        self, name: str = "", only: Collection[str] = (), when_judged: WhenJudged = lambda _: None
+    ) -> ConformanceReport:
         """The verdicts about all rules, or about the named ones."""
         rules, name = selected(self.book.rules, only), name or self._name
         if self.cannot_open:
-            return Report(name, (), self.lacks, self._flow, unusable=self.cannot_open)
+            return ConformanceReport(name, (), self.lacks, self._flow, unusable=self.cannot_open)
         report = self._report(name, rules, when_judged)
         faults = self.faults(report.verdicts)
         if (asked := len(report.verdicts)) < len(rules):
@@ -331,7 +333,9 @@ class PairJudge(_Judge):
         self._system = self.book.system
         self._random_runs = random_runs
 
-    def report(self, name: str, only: Collection[str] = (), when_judged: WhenJudged = lambda _: None) -> Report:
+    def report(
+        self, name: str, only: Collection[str] = (), when_judged: WhenJudged = lambda _: None
+    ) -> ConformanceReport:
         """The verdicts about all rules, or about the named ones."""
         return self._report(name, selected(self.book.pair_rules, only), when_judged)
 

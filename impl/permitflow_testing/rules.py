@@ -398,7 +398,7 @@ def place_of(error: BaseException) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class ConformanceReport:
     """The verdicts about one adapter."""
 
     adapter: str

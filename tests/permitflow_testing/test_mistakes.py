@@ -16,7 +16,15 @@ from permitflow.flows.demand.core import Request
 from permitflow.flows.permits.parameters import held
 from permitflow_model.mistakes import Mistake as WrongAction
 from permitflow_model.mistakes import demand, permit_channel
-from permitflow_testing import ChannelAdapter, Feature, ReceivedMessage, Refused, Report, judge_adapter, judge_pair
+from permitflow_testing import (
+    ChannelAdapter,
+    ConformanceReport,
+    Feature,
+    ReceivedMessage,
+    Refused,
+    judge_adapter,
+    judge_pair,
+)
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import Move
 from permitflow_testing.outside import NOTHING, REFUSED, WITHDRAWN, World
@@ -222,7 +230,7 @@ class NeverFlushes(CorePair):
 OF_DEMAND = (RequestsOnArrival, LosesRequests, RequestsTwice, Overtakes, DoesNotWait)
 
 
-def judged(wrong: Callable[..., FlowPair], only: str) -> Report:
+def judged(wrong: Callable[..., FlowPair], only: str) -> ConformanceReport:
     flow = "demand" if wrong in OF_DEMAND else "permits"
     return judge_pair(
         lambda agreed, tags, record: wrong(agreed, tags=tags, record=record), flow=flow, name="wrong", only=[only]

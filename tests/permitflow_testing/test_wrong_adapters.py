@@ -12,7 +12,7 @@ import pytest
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow.errors import InvalidParametersError
-from permitflow_testing import ChannelAdapter, ReceivedMessage, Report, bounded, judge_adapter
+from permitflow_testing import ChannelAdapter, ConformanceReport, ReceivedMessage, bounded, judge_adapter
 from permitflow_testing.examples.our_channels import LocalChannel
 from permitflow_testing.examples.queues import CountedQueue
 from tests.support import wrong_adapters as wrong
@@ -22,7 +22,7 @@ HANG_SECONDS = 60.0
 SEND, RECEIVE = "cancelled-send", "cancelled-receive"
 
 
-def judged(adapter: type[ChannelAdapter], *only: str) -> Report:
+def judged(adapter: type[ChannelAdapter], *only: str) -> ConformanceReport:
     began = time.monotonic()
     report = judge_adapter(adapter, only=only or ["window", "none-lost", SEND, RECEIVE, "observed-run"], random_runs=5)
     assert time.monotonic() - began < HANG_SECONDS
@@ -30,7 +30,7 @@ def judged(adapter: type[ChannelAdapter], *only: str) -> Report:
     return report
 
 
-def said(report: Report) -> str:
+def said(report: ConformanceReport) -> str:
     return "\n".join([*(verdict.finding for verdict in report.verdicts), *report.faults, report.unusable])
 
 

@@ -11,7 +11,7 @@ from permitflow_testing.foreign.command import ENDS, adapter_of, hello
 from permitflow_testing.foreign.driver import Driver
 from permitflow_testing.judging import PERMITS, RANDOM_RUNS, WhenJudged, judge_adapter
 from permitflow_testing.rulebooks.table import rulebook_of
-from permitflow_testing.rules import Report, Rule, Rulebook
+from permitflow_testing.rules import ConformanceReport, Rule, Rulebook
 
 
 def rules_of_end(book: Rulebook, end: str) -> list[Rule]:
@@ -52,7 +52,7 @@ def judge_command(
     random_runs: int = RANDOM_RUNS,
     when_judged: WhenJudged = lambda _: None,
     **options: Any,
-) -> Report:
+) -> ConformanceReport:
     """Check every rule that one end of a driver can break; see ``adapter_of`` and ``judge_adapter``.
 
     Raises:
@@ -69,7 +69,7 @@ def judge_command(
         report = judge_adapter(adapter, name=name, only=asked, **options)
     else:
         nothing = "" if asks_bytes else f"has no part in {', '.join(only)}"
-        report = Report(name, (), adapter.lacks, flow, unusable=nothing)
+        report = ConformanceReport(name, (), adapter.lacks, flow, unusable=nothing)
     if asks_bytes and not report.unusable and not driver.is_given_up:
         verdict = judge_byte_window(adapter, rulebook_of(flow))
         when_judged(verdict)

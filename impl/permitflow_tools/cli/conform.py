@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from permitflow_testing import ChannelAdapter, PairAdapter, Report, RuleVerdict
+    from permitflow_testing import ChannelAdapter, ConformanceReport, PairAdapter, RuleVerdict
     from permitflow_testing.foreign.driver import Driver
 
 MOST_NAMES = 3
@@ -384,6 +384,6 @@ class _Lines:
         self._console.file.flush()
 
 
-def _print_rest(report: "Report") -> None:
+def _print_rest(report: "ConformanceReport") -> None:
     broken = [f"\n{verdict.describe()}" for verdict in report.verdicts if verdict.is_broken]
     print_lines(open_console(), *report.remarks(), *broken, f"\n{report.summary()}")

@@ -309,7 +309,7 @@ def serve(
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow_tools.cli.processes import Processes
-        from permitflow_tools.cli.serve_reports import Report
+        from permitflow_tools.cli.serve_reports import ServeReport
         from permitflow_tools.cli.serving import OneProcess, Whole, all_descriptors, new_recording, serve_until_signal
     if reflection:
         with requires_extra("reflection"):
@@ -336,7 +336,7 @@ def serve(
         kept = stack.enter_context(_opened(store, standby=standby)) if store else None
         if kept is not None:  # all of it, before the first channel is written down
             kept.require_fitting(channels, parameters=options.parameters, consumers=options.consumers)
-        report = stack.enter_context(Report(as_json=as_json, quiet=quiet))
+        report = stack.enter_context(ServeReport(as_json=as_json, quiet=quiet))
         settings: dict[str, Any] = {
             "parameters": options.parameters,
             "same_host": same_host,

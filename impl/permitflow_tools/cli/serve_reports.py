@@ -40,7 +40,7 @@ _LEGEND = (
 )
 
 
-class Report:
+class ServeReport:
     """Says what happens to an exchange, with a method for each thing; a context manager.
 
     An output that cannot be written any more (a full disk, a terminal or a reader that has gone) ends the reports, and

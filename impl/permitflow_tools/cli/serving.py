@@ -23,7 +23,7 @@ from permitflow.stream.traffic import Statistics, each_rates_between, rates_betw
 from permitflow.tracing import FileTrace
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import is_special
-from permitflow_tools.cli.serve_reports import Report
+from permitflow_tools.cli.serve_reports import ServeReport
 from permitflow_tools.dashboard.server import serving_dashboard
 from permitflow_tools.explain.page_server import READER_SECONDS, PageServer, serving
 
@@ -187,7 +187,7 @@ class OneProcess:
 async def serve_until_signal(
     whole: Whole,
     addresses: Sequence[str],
-    report: Report,
+    report: ServeReport,
     begin: Callable[[], None],
     *,
     drain_seconds: float,
@@ -280,7 +280,7 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
         loop.add_signal_handler(number, stop, number is signal.SIGINT)
 
 
-async def _watch(whole: Whole, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
+async def _watch(whole: Whole, report: ServeReport, until: "asyncio.Future[T]") -> Statistics | None:
     """Report what flows; return what there was at first, None if nothing is shown."""
     if report.style.value is None:
         await asyncio.wait({until})

@@ -30,7 +30,7 @@ from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.stream.traffic import rates_between
 from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
-from permitflow_tools.cli.serve_reports import Report
+from permitflow_tools.cli.serve_reports import ServeReport
 from permitflow_tools.cli.serving import metrics_at
 from permitflow_tools.explain import page_server
 from permitflow_tools.explain.page_server import MOST_READERS
@@ -150,7 +150,7 @@ async def test_what_has_not_changed_is_not_said_again(capsys: pytest.CaptureFixt
     await exchange.add_channel("kept", retention=Retention.REPLAY).append(pa.record_batch({"x": pa.array([1, 2])}))
     flows = rates_between(None, await traffic_through(exchange))
     said = []
-    with Report(as_json=as_json, quiet=False) as report:
+    with ServeReport(as_json=as_json, quiet=False) as report:
         for _ in range(2):
             deque(report.show(flows), maxlen=0)
             said.append("kept" in capsys.readouterr().out)
@@ -321,7 +321,7 @@ def test_an_exchange_outlives_an_output_that_takes_nothing(
 ) -> None:
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        with Report(as_json=as_json, quiet=False) as report:
+        with ServeReport(as_json=as_json, quiet=False) as report:
             report.listening(["127.0.0.1:1"], ["orders/0"], 1, before_streams_bytes=1, limit_bytes=None)
             report.metrics("http://127.0.0.1:2/metrics")
             report.page("http://127.0.0.1:3/")
