@@ -14,7 +14,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.stream.control import MOST_CHANNELS
 from permitflow.stream.traffic import ChannelTraffic, Rates, Statistics, rates_between
 
-__all__ = ["FIGURES_OF_A_SAMPLE", "HISTORY_SECONDS", "SAMPLE_SECONDS", "Event", "History"]
+__all__ = ["FIGURES_OF_A_SAMPLE", "HISTORY_SECONDS", "SAMPLE_SECONDS", "History", "HistoryEntry"]
 
 SAMPLE_SECONDS = 2.0
 HISTORY_SECONDS = 600.0
@@ -24,7 +24,7 @@ _SAMPLES = round(HISTORY_SECONDS / SAMPLE_SECONDS)
 _MOST_EVENTS = 200
 
 
-class Event(NamedTuple):
+class HistoryEntry(NamedTuple):
     """Something that happened to a channel."""
 
     at_seconds: float
@@ -43,7 +43,7 @@ class History:
         self._before: Statistics | None = None
         self._rates: dict[str, Rates] = {}
         self._samples: dict[str, array[float]] = {}
-        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[HistoryEntry] = deque(maxlen=_MOST_EVENTS)
         self.taken = 0
         """How many samples there were."""
         self.at_seconds = time()
@@ -88,7 +88,7 @@ class History:
         found = range(first * width, len(samples), width)
         return [[round(value, 3) for value in samples[at : at + width]] for at in found]
 
-    def events(self, sees: Callable[[str], bool]) -> list[Event]:
+    def events(self, sees: Callable[[str], bool]) -> list[HistoryEntry]:
         """What happened to the channels of which somebody may know, the newest first."""
         return [event for event in reversed(self._events) if sees(event.channel)]
 
@@ -109,20 +109,20 @@ def filled_share(traffic: ChannelTraffic) -> float:
     return max(rows, traffic.bytes_held / traffic.byte_window if traffic.byte_window else 0.0)
 
 
-def _events(before: Statistics, now: Statistics, at_seconds: float) -> Iterator[Event]:
+def _events(before: Statistics, now: Statistics, at_seconds: float) -> Iterator[HistoryEntry]:
     earlier = {traffic.channel: traffic for traffic in before.channels}
     for traffic in now.channels:
         old = earlier.pop(traffic.channel, None)
         if old is None:
-            yield Event(at_seconds, traffic.channel, "was added", False)
+            yield HistoryEntry(at_seconds, traffic.channel, "was added", False)
             continue
         if traffic.state != old.state:
             why = f": {printable(traffic.reason)}" if traffic.reason else ""
             text = f"was {old.state}, is {traffic.state}{why}"
-            yield Event(at_seconds, traffic.channel, text, traffic.state == BridgeState.BROKEN)
+            yield HistoryEntry(at_seconds, traffic.channel, text, traffic.state == BridgeState.BROKEN)
         if traffic.suspended_streams > old.suspended_streams:
-            yield Event(at_seconds, traffic.channel, "a stream has lost its connection", True)
+            yield HistoryEntry(at_seconds, traffic.channel, "a stream has lost its connection", True)
         if traffic.resumes > old.resumes:
-            yield Event(at_seconds, traffic.channel, "a stream goes on over another connection", False)
+            yield HistoryEntry(at_seconds, traffic.channel, "a stream goes on over another connection", False)
     for name in earlier:
-        yield Event(at_seconds, name, "was removed", False)
+        yield HistoryEntry(at_seconds, name, "was removed", False)
