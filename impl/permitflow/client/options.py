@@ -11,7 +11,7 @@ from permitflow.stream.compression import Compression
 from permitflow.stream.frames import JobTotal, Staging, TaskAttempt
 
 
-class Options(TypedDict, total=False):
+class EndOptions(TypedDict, total=False):
     """Options of both ends; see ``aio.get``."""
 
     wanted: Parameters | None
@@ -24,7 +24,7 @@ class Options(TypedDict, total=False):
     byte_window: int | None
 
 
-class GetOptions(Options, total=False):
+class GetOptions(EndOptions, total=False):
     """Options of a source; see ``aio.get``."""
 
     consumer: str
@@ -36,7 +36,7 @@ class GetOptions(Options, total=False):
     target_latency_seconds: float | None
 
 
-class PutOptions(Options, total=False):
+class PutOptions(EndOptions, total=False):
     """Options of a sink; see ``aio.put``."""
 
     producer: str

@@ -76,7 +76,7 @@ class Option(NamedTuple):
     """Other names that it may have: former ones, and those of other sources for the same thing."""
 
 
-Options = Mapping[str, Option]
+OptionTable = Mapping[str, Option]
 """By name, as the guides spell it; Spark does not mind the case, and passes lower case on."""
 
 Values = dict[str, Any]
@@ -93,18 +93,18 @@ def field_of(name: str) -> str:
     return re.sub("([A-Z])", lambda found: f"_{found[0].lower()}", name)
 
 
-def _by_spelling(known: Options) -> dict[str, str]:
+def _by_spelling(known: OptionTable) -> dict[str, str]:
     return {folded(spelled): name for name, option in known.items() for spelled in (name, *option.also)}
 
 
-def names_for(known: Options, use: Use) -> list[str]:
+def names_for(known: OptionTable, use: Use) -> list[str]:
     """The options that may be set for a use."""
     return [name for name, option in known.items() if option.use & use]
 
 
 def checked(
     options: Mapping[str, str],
-    known: Options,
+    known: OptionTable,
     use: Use,
     *,
     instead: str = "stream",
@@ -138,7 +138,7 @@ def checked(
     return values
 
 
-def is_for_streams(options: Mapping[str, str], known: Options) -> bool:
+def is_for_streams(options: Mapping[str, str], known: OptionTable) -> bool:
     """Is an option set that only a streaming reader has?  Spark does not say at ``load()`` whether that is meant."""
     spelled = _by_spelling(known)
     uses = (known[spelled[folded(name)]].use for name in options if folded(name) in spelled)
@@ -146,7 +146,7 @@ def is_for_streams(options: Mapping[str, str], known: Options) -> bool:
 
 
 def _require_known(
-    name: str, text: str, known: Options, use: Use, instead: str, elsewhere: Callable[[str], str | None]
+    name: str, text: str, known: OptionTable, use: Use, instead: str, elsewhere: Callable[[str], str | None]
 ) -> None:
     option = known.get(name)
     if option is None and name.lower() == "path":
@@ -310,7 +310,7 @@ def network_address(text: str) -> str:
     return text
 
 
-OF_SPARK: Options = {
+OF_SPARK: OptionTable = {
     "checkpointLocation": Option(Use.WRITE_STREAM, str),
     "queryName": Option(Use.WRITE_STREAM, str),
 }
@@ -354,7 +354,7 @@ def _ending(text: str) -> Places:
     return places
 
 
-CHANNEL_OPTIONS: Options = {
+CHANNEL_OPTIONS: OptionTable = {
     "address": Option(Use.ANY, network_address, is_required=True),
     "stream": Option(Use.ANY, any_name),
     "channels": Option(Use.ANY, str, is_required=True),

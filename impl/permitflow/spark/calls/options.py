@@ -12,7 +12,7 @@ from permitflow.spark.options import (
     MOST_LONG,
     OF_SPARK,
     Option,
-    Options,
+    OptionTable,
     Use,
     checked,
     choice,
@@ -98,7 +98,7 @@ def _window_bytes(text: str) -> int:
     return whole_number(5, MOST)(str(number_of_bytes(text)))
 
 
-CALL_OPTIONS: Options = {
+CALL_OPTIONS: OptionTable = {
     "address": Option(Use.ANY, service_address, is_required=True),
     "method": Option(Use.ANY, _method_name, is_required=True),
     "module": Option(Use.ANY, _module_name),
@@ -140,7 +140,7 @@ _SHARED = (
     "message",
     "nulls",
 )
-THROUGH_OPTIONS: Options = {
+THROUGH_OPTIONS: OptionTable = {
     **{field_of(name): CALL_OPTIONS[name]._replace(use=Use.ANY) for name in _SHARED},
     "in_flight": Option(Use.ANY, whole_number(1, MOST)),
     "one_to_one": Option(Use.ANY, truth),
