@@ -50,8 +50,7 @@ from permitflow.stream.handshake import (
     verify_bytes,
 )
 from permitflow.wire.arrow import BatchCodec
-from permitflow.wire.buffers import Buffer
-from permitflow.wire.buffers import Received
+from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.checksum import Checksums
 from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
