@@ -31,7 +31,7 @@ from permitflow.errors import (
     UnauthenticatedError,
     UnknownChannelError,
 )
-from permitflow.stream.control import ControlRequest, Right
+from permitflow.stream.control import BaseRequest, Right
 
 __all__ = ["ANYBODY", "Access", "AccessControl"]
 
@@ -208,7 +208,7 @@ class Access:
         if not (self.sees(channel) if right is None else self.allows(right, channel)):
             raise self.refusal(right or Right.CONSUME, channel, "it has no such right there")
 
-    def require_all(self, request: ControlRequest) -> None:
+    def require_all(self, request: BaseRequest) -> None:
         """As ``require``, for all that a request names.
 
         Raises:

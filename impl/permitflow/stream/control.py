@@ -23,6 +23,7 @@ __all__ = [
     "AskChannels",
     "AskPositions",
     "AskStatistics",
+    "BaseRequest",
     "Changed",
     "ChangedChannel",
     "ChannelPosition",
@@ -76,7 +77,7 @@ class Right(StrEnum):
     """See its peers; add, reset, purge and remove it; roll back what is in doubt."""
 
 
-class ControlRequest:
+class BaseRequest:
     """What all requests have."""
 
     __slots__ = ()
@@ -93,7 +94,7 @@ class ControlRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _OfChannels(ControlRequest):
+class _OfChannels(BaseRequest):
     channels: tuple[str, ...]
 
     @property
@@ -151,7 +152,7 @@ class AskPositions(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge(ControlRequest):
+class Acknowledge(BaseRequest):
     """A consumer no longer needs the rows before these."""
 
     rows: tuple[ChannelRow, ...]
@@ -174,7 +175,7 @@ class StagedPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfParts(ControlRequest):
+class _OfParts(BaseRequest):
     right = Right.PRODUCE
 
     query: str
@@ -210,7 +211,7 @@ class Close(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfAnyChannels(ControlRequest):
+class _OfAnyChannels(BaseRequest):
     channels: tuple[str, ...] = ()
     """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
@@ -244,7 +245,7 @@ class AskChannels(_OfAnyChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class AddStream(ControlRequest, Generic[S]):
+class AddStream(BaseRequest, Generic[S]):
     """Add a stream of channels, all or none."""
 
     right = Right.ADMINISTER
@@ -317,7 +318,7 @@ class Rollback(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class Peek(ControlRequest):
+class Peek(BaseRequest):
     """Ask for the first rows that wait in a channel; they stay there."""
 
     channel: str
