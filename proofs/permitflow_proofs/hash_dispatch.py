@@ -40,6 +40,7 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, ass
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
+from permitflow_proofs.kernel.indexed import own
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
@@ -55,7 +56,7 @@ class AnyMapping:
         """A mapping to this many channels."""
         self._channels = channels
         self._name = name
-        self._owner = function(name)
+        self._owner = function(own(name))
 
     def get(self, node: int) -> int:
         """The channel that has a node."""

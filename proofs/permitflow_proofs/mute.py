@@ -39,7 +39,7 @@ from permitflow_model.mute import (
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
-from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name, own
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, SymbolicQueue
@@ -169,9 +169,10 @@ def row_of(sinks: Indexed[Sink], of: Callable[[int, int], int], name: int) -> Na
     return cast("NamedFamily[int]", sinks.beside(partial(of, name)))
 
 
-def any_source(sinks: Indexed[Sink], name: int) -> Source:
-    """The source of a name."""
-    return Source(predicate("here")(name), function("left")(name), row_of(sinks, operation("holds"), name))
+def source_by_name(sinks: Indexed[Sink]) -> Callable[[int], Source]:
+    """A function that makes the source of a name; called once more, it makes those of another state."""
+    here, left, holds = predicate(own("here")), function(own("left")), operation(own("holds"))
+    return lambda name: Source(here(name), left(name), row_of(sinks, holds, name))
 
 
 def state_of(
@@ -212,8 +213,8 @@ def any_state(parameters: Parameters) -> State:
     assume(all_of((MUTER >= 1, parameters.sinks >= MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1)
     names = [node - 1 for node in (UP, DOWN, ONE, TWO, MUTER)]  # in families they count from 0
-    nodes = Indexed.any_family(partial(row_of, sinks, operation("heard")), parameters.nodes, *names)
-    sources = Indexed.any_family(partial(any_source, sinks), parameters.sources)
+    nodes = Indexed.any_family(partial(row_of, sinks, operation(own("heard"))), parameters.nodes, *names)
+    sources = Indexed.any_family(source_by_name(sinks), parameters.sources)
     up, down, one, two, _ = names
     state = state_of(sources, sinks, nodes, ((up, down), (one, two)))
     assume_ways(nodes, parameters)
@@ -628,11 +629,11 @@ def _any_hop_of_any_state(parameters: Parameters) -> State:
         assume(all_of((node >= 1, node <= parameters.nodes)))
     assume(all_of((negated(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1, focus={"down": DOWN - 1})
-    rows = partial(row_of, sinks, operation("heard"))
+    rows = partial(row_of, sinks, operation(own("heard")))
     nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": UP - 1, "down": DOWN - 1})
     nodes.assume_every(lambda name: nodes.get(name).get(MUTER - 1) >= 0)
     up = {"up": UP - parameters.sinks - parameters.relays - 1}
-    sources = Indexed.any_family(partial(any_source, sinks), parameters.sources, focus=up)
+    sources = Indexed.any_family(source_by_name(sinks), parameters.sources, focus=up)
     names = nodes.focus.values()
     state = state_of(sources, sinks, nodes, tuple(product(names, names)))
     assume(_are_of_sinks(state, parameters, UP, DOWN))

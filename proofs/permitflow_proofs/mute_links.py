@@ -54,7 +54,7 @@ from permitflow_model.mute_links import (
 from permitflow_proofs import mute
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
-from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name, own
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law
@@ -345,9 +345,9 @@ def any_state(parameters: Parameters) -> State:
     sinks.measure_alone(word_of, lambda muter: muter - 1)
     sinks.measure_alone(line_of, lambda: None)
     up, down, one, two, _ = names = [node - 1 for node in (UP, DOWN, ONE, TWO, MUTER)]
-    nodes = Indexed.any_family(partial(mute.row_of, sinks, operation("heard")), parameters.nodes, *names)
-    sources = Indexed.any_family(partial(mute.any_source, sinks), parameters.sources)
-    spoken = relation_of_three("spoken")
+    nodes = Indexed.any_family(partial(mute.row_of, sinks, operation(own("heard"))), parameters.nodes, *names)
+    sources = Indexed.any_family(mute.source_by_name(sinks), parameters.sources)
+    spoken = relation_of_three(own("spoken"))
 
     def speakers_of(up: int) -> Indexed[Any]:
         return nodes.beside(lambda down: sinks.beside(lambda of: spoken(up, down, of)))
@@ -362,7 +362,7 @@ def any_state(parameters: Parameters) -> State:
     state = State(
         *mute.state_of(sources, sinks, nodes, ((up, down), (one, two)), _LAWS),
         spoken=cast(Any, nodes.beside(met_of)),
-        noted=cast(Any, sources.beside(partial(mute.row_of, sinks, operation("noted")))),
+        noted=cast(Any, sources.beside(partial(mute.row_of, sinks, operation(own("noted"))))),
     )
     _assume_links(nodes, parameters)
     _assume_invariant(state, parameters)

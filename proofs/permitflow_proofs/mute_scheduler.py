@@ -23,7 +23,7 @@ from permitflow_model.mute_scheduler import (
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
-from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name, own
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import (
@@ -107,7 +107,7 @@ def any_state(parameters: Parameters) -> State:
 
 def _linked(actors: Indexed[Actor]) -> State:
     """Who waits for whom, and is freed by whom, in any way."""
-    waits, freed = (actors.beside(partial(_row, actors, relation(name))) for name in ("waits", "freed"))
+    waits, freed = (actors.beside(partial(_row, actors, relation(own(name)))) for name in ("waits", "freed"))
     return State(actors, waits=cast(Any, waits), freed=cast(Any, freed))
 
 

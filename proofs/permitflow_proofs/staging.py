@@ -24,7 +24,7 @@ from permitflow_model.staging import (
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Change, Frame
-from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name, own
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
@@ -272,7 +272,7 @@ def _families(parameters: Parameters) -> tuple[Indexed[Task], Indexed[Attempt], 
     return (
         Indexed.any_family(member_by_name(Task, "task."), parameters.tasks, _TASK, _T, _U),
         Indexed.any_family(member_by_name(Attempt, "attempt."), parameters.attempts, _ATTEMPT, _A, _B),
-        Indexed.any_family(function("published"), parameters.exchanges, _EXCHANGE, _E, _F),
+        Indexed.any_family(function(own("published")), parameters.exchanges, _EXCHANGE, _E, _F),
     )
 
 
@@ -452,7 +452,7 @@ def _any_places(parameters: Parameters) -> State:
         assume(all_of((name >= 0, name < size)))
     tasks = Indexed.any_family(member_by_name(Task, "task."), parameters.tasks, focus={"0": _TASK})
     attempts = Indexed.any_family(member_by_name(Attempt, "attempt."), parameters.attempts, focus={"0": _ATTEMPT})
-    published = Indexed.any_family(function("published"), parameters.exchanges, focus={"0": _EXCHANGE})
+    published = Indexed.any_family(function(own("published")), parameters.exchanges, focus={"0": _EXCHANGE})
     state = arbitrary(State, special={"tasks": tasks, "attempts": attempts, "published": published})
     assume(all_of((state.begun >= 0, _attempt_ok(state, parameters, _ATTEMPT))))
     home = state.tasks.get(_one(state).task - 1).home

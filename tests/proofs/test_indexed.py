@@ -1,13 +1,16 @@
 """Members by symbolic names: what is known of all of them, and of one that changes."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import larger
+from permitflow_proofs import hash_dispatch, mute, mute_links, mute_scheduler, staging
+from permitflow_proofs.kernel.frame import is_same_part
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, merged, natural, negated
@@ -321,3 +324,23 @@ def test_a_frame_tells_apart_what_is_in_focus_and_any_other_member() -> None:
 
     with pytest.raises(TypeError, match="no member is in focus"):
         decide(none_in_focus)
+
+
+@pytest.mark.parametrize(
+    ("subject", "part"),
+    [
+        (mute.ANY, lambda state: state.heard.get(0).get(0)),
+        (mute.ANY, lambda state: state.sources.get(0).left),
+        (mute_links.SUBJECT, lambda state: state.noted.get(0).get(0)),
+        (mute_scheduler.ANY, lambda state: state.waits.get(0).get(1)),
+        (staging.ANY, lambda state: state.published.get(0)),
+        (hash_dispatch.ANY, lambda state: state.owners.get(0)),
+    ],
+    ids=["heard", "left", "noted", "waits", "published", "owners"],
+)
+def test_two_states_of_one_claim_may_differ(subject: Subject[Any, Any], part: Callable[[Any], object]) -> None:
+    def are_the_same() -> bool:
+        parameters = subject.any_parameters()
+        return is_same_part(*(part(subject.any_state(parameters)) for _ in range(2)))
+
+    assert decide(are_the_same).outcome == "refuted"

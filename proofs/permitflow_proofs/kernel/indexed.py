@@ -51,7 +51,16 @@ _Tell = Callable[[bool], None]
 
 
 _MADE: Notes[str, int] = Notes()
-"""How many families have members with each prefix: to the solver, what has the same name is the same."""
+"""How many functions, or groups of them, have each name."""
+
+
+def own(name: str) -> str:
+    """A name that differs from all others of this claim: to the solver, what has the same name is the same.
+
+    For functions that are a part of a state, as a claim may make two.
+    """
+    _MADE[name] = number = _MADE.get(name, 0) + 1
+    return name if number == 1 else f"{name}{number}."
 
 
 def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], M]:
@@ -62,8 +71,7 @@ def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], 
     Raises:
         TypeError: a field is of another type than numbers, truth values and words.
     """
-    _MADE[prefix] = number = _MADE.get(prefix, 0) + 1
-    prefix = prefix if number == 1 else f"{prefix}{number}."
+    prefix = own(prefix)
     makers: dict[str, Callable[[int], object]] = {}
     for field, hint in get_type_hints(kind).items():
         if get_origin(hint) is Literal:
