@@ -32,15 +32,15 @@ from permitflow.tracing.events import Event
 from permitflow_testing.subjects.input_gate import judge_gate
 from tests.simulator.applications import BARRIER, SCHEMA, WATERMARK, Log, Receiving, Sender, receive_all
 from tests.simulator.outcome import Outcome
-from tests.simulator.schedule import CONSUMER, Schedule, draw, troubles
-from tests.simulator.streams import ADDRESS, OPERATOR_SECONDS, Client, StreamsRun
+from tests.simulator.schedule import CONSUMER, TCP, Schedule, draw, troubles
+from tests.simulator.streams import OPERATOR_SECONDS, Client, StreamsRun
 
 _SWEEPER: Final = "sweeper"
 
 
 def draw_gate(seed: int) -> tuple[Schedule, GateParameters]:
     """The schedule of this seed, and the gate's parameters."""
-    drawn, random = draw(seed), Random(f"gate {seed}")
+    drawn, random = draw(seed, TCP), Random(f"gate {seed}")
     inputs = random.choice((2, 2, 3))
     exclusive = random.choice((0, 0, 1, 2, 4))
     floating = random.choice((1, 2, 4, 9) if not exclusive else (0, 1, 2, 6))
@@ -116,7 +116,7 @@ class GateRun(StreamsRun):
         return record
 
     def _put_to(self, number: int) -> AbstractAsyncContextManager[RemoteSender]:
-        return put(ADDRESS, _channel(number), SCHEMA, **self._options)
+        return put(self.address, _channel(number), SCHEMA, **self._options)
 
     async def _produce(self, number: int, client: Client) -> None:
         schedule = self.schedule
@@ -137,7 +137,7 @@ class GateRun(StreamsRun):
         async with gate, AsyncExitStack() as stack:
             for number in range(self.parameters.inputs):
                 receiver = await stack.enter_async_context(
-                    get(ADDRESS, _channel(number), wanted=self.parameters, group=gate.group, **self._options)
+                    get(self.address, _channel(number), wanted=self.parameters, group=gate.group, **self._options)
                 )
                 gate.add(receiver)
                 self._inputs.append(receiver.stream)
@@ -165,7 +165,7 @@ class GateRun(StreamsRun):
 
     async def _sweep(self, number: int, client: Client) -> None:
         """Read what is left of a channel whose gate has failed."""
-        async with get(ADDRESS, _channel(number), **self._options) as receiver:
+        async with get(self.address, _channel(number), **self._options) as receiver:
             await receive_all(receiver, self.swept[number], Receiving.ONE_BY_ONE, 0.0)
             client.is_ended = True
 

@@ -29,11 +29,14 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from tests.simulator.schedule import TCP, UDP
 from tests.simulator.subjects import run_of
 from tests.simulator.world import quiet
 
 LIST: Final = Path(__file__).with_name("mutants.toml")
 MOST_SCHEDULES: Final = 100_000
+_SCHEMES: Final = {"streams": TCP, "streams over UDP": UDP}
+"""A mistake is made where one of the two carriers meets it."""
 _BETWEEN_COLLECTIONS: Final = 25
 
 
@@ -133,6 +136,10 @@ def _runner(subject: str) -> Callable[[int], list[str]]:
         from tests.simulator.store_runs import laws_of
 
         return laws_of
+    if subject in _SCHEMES:
+        from tests.simulator.streams import run_seed
+
+        return lambda seed: run_seed(seed, False, _SCHEMES[subject]).broken
     run = run_of(subject)
     return lambda seed: run(seed, False).broken
 

@@ -3,7 +3,7 @@
 Each seed draws first *which* kinds of trouble there are (a swarm: most schedules lack most of them), and then how much.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
@@ -15,18 +15,20 @@ from tests.simulator.coverage import COVERED
 from tests.simulator.sockets import Conditions
 
 CONSUMER, EXCHANGE = "consumer", "exchange"
+TCP, UDP = "tcp://", "udp://"
 
 
 class Fault(StrEnum):
     """What may go wrong."""
 
     CUT = "cut"
+    """Over UDP: a dialler gets another port, which ends its connection."""
     HALF_CLOSE = "half-close"
-    """One direction of a connection ends, and nobody has ended it."""
+    """One direction of a connection ends, and nobody has ended it; over UDP, what a dialler sends is refused."""
     SILENCE = "silence"
     """One direction of a connection carries nothing any more."""
     FLIP = "flip"
-    """A bit."""
+    """A bit; over UDP, that datagram is lost."""
     PART = "part"
     """Two hosts do not reach each other for a while."""
     PAUSE = "pause"
@@ -77,14 +79,26 @@ class Schedule:
     """Of each producer."""
     receiving: Receiving
     byte_window: int
+    scheme: str
+    """Of the exchange's address: TCP or UDP."""
 
     @property
     def is_bridgeable(self) -> bool:
         """Must streams survive all of it?  Each loss is noticed after the silence at the latest."""
-        if not all(trouble.fault.is_bridgeable for trouble in self.troubles):
+        troubles = [each for each in self.troubles if not (self.scheme == UDP and each.fault is Fault.FLIP)]
+        if not all(trouble.fault.is_bridgeable for trouble in troubles):
             return False
         noticing = self.silence_seconds + _NOTICING_SECONDS
-        return not self.troubles or sum(each.seconds + noticing for each in self.troubles) < self.resume_seconds
+        seconds = sum(each.seconds + noticing for each in troubles)
+        if self._may_seem_silent:
+            seconds += noticing
+        return not seconds or seconds < self.resume_seconds
+
+    @property
+    def _may_seem_silent(self) -> bool:
+        """May all signs of life that a silence has room for be lost, though nothing else is wrong?"""
+        loses = self.conditions.lost_share + self.conditions.altered_share > 0
+        return loses and self.silence_seconds < _ROOMY_SECONDS
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -98,6 +112,9 @@ class Schedule:
 _COVERED_SHARE = 0.15
 _NOTICING_SECONDS = 15.0
 """Beyond the silence: signs of life come each second, and an attempt to dial again takes up to 10 s."""
+_ROOMY_SECONDS = 20.0
+"""So many signs of life, each of which comes twice, are not all lost."""
+_UDP_SHARE = 0.2
 _SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
 _RESUME_SECONDS = (0.0, 5.0, 60.0, 300.0, 300.0)
 _PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
@@ -105,8 +122,25 @@ _LATE = (0.0, 0.0, 1e-3, 0.3, 8.0)
 _TURNS = (40, 150, 600)
 
 
-def draw(seed: int) -> Schedule:
-    """The schedule of this seed."""
+def draw(seed: int, scheme: str = "") -> Schedule:
+    """The schedule of this seed; over UDP for some seeds, unless ``scheme`` says over what."""
+    drawn = _draw_for_tcp(seed)
+    random = Random(f"datagrams {seed}")
+    over_udp = random.random() < _UDP_SHARE
+    if scheme == TCP or not (scheme or over_udp):
+        return drawn
+    conditions = replace(
+        drawn.conditions,
+        lost_share=random.choice((0.0, 0.0, 0.01, 0.1, 0.3)),
+        doubled_share=random.choice((0.0, 0.0, 0.2)),
+        altered_share=random.choice((0.0, 0.0, 0.05)),
+        datagram_bytes=random.choice((300, 1_200)),
+        inbox_bytes=random.choice((8_192, drawn.conditions.inbox_bytes)),
+    )
+    return replace(drawn, conditions=conditions, scheme=UDP)
+
+
+def _draw_for_tcp(seed: int) -> Schedule:
     random = Random(seed)
     producers = 2 if random.random() < 0.2 else 1
     row_permits = random.choice((2, 3, 4, 6, 8, 12))
@@ -145,6 +179,7 @@ def draw(seed: int) -> Schedule:
         sending=tuple(random.choice([*Sending]) for _ in range(producers)),
         receiving=random.choice([*Receiving]),
         byte_window=byte_window_of(seed),
+        scheme=TCP,
     )
 
 

@@ -2,7 +2,7 @@
 
 Bytes come in order, late, and in parts.  A connection may be cut (each side hears of it at another time, or never), one
 direction may fall silent or end early, a bit may be flipped, and hosts may be cut off from each other for a while, as
-TCP then repeats what was lost.
+TCP then repeats what was lost.  Datagrams are in ``datagrams.py``.
 """
 
 import errno
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulator.world import Host, World
@@ -43,6 +44,21 @@ class Conditions:
     """Of writes, and of reads, that move only a part of the bytes."""
     lost_share: float = 0.0
     """Of datagrams that are lost."""
+    doubled_share: float = 0.0
+    """Of datagrams of which a copy comes, too; some copies come seconds late."""
+    altered_share: float = 0.0
+    """Of datagrams in which a bit flips."""
+    datagram_bytes: int = 1_200
+    """The longest datagram of a stream."""
+    inbox_bytes: int = 425_984
+    """Of datagrams that wait for their reader.  What Linux gives who asks for more: twice ``net.core.rmem_max``."""
+
+
+def flipped(content: bytes, random: Random) -> tuple[bytes, int]:
+    """The same with another bit, and in which byte that is."""
+    at = random.randrange(len(content))
+    bit = 1 << random.randrange(8)
+    return content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :], at
 
 
 class _Mark(Enum):
@@ -75,9 +91,7 @@ class Pipe:
         self.unread_bytes += len(content)
         if self.flips_next:
             self.flips_next = False
-            at = self._world.random.randrange(len(content))
-            bit = 1 << self._world.random.randrange(8)
-            content = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+            content, at = flipped(content, self._world.random)
             self._world.tell(self.reader.name, f"a bit of byte {self.carried_bytes + at} from {self.writer.name} flips")
         self.carried_bytes += len(content)
         self._send(content)
@@ -171,6 +185,7 @@ class SimulatedSocket:
         self.error: OSError | None = None
         self.port = 0
         self.keeps_alive = False
+        self.has_power = True
         self.waiting: deque[SimulatedSocket] = deque()
         """Of a listener: connections that nobody has accepted yet."""
         self._accepting: asyncio.Future[None] | None = None
@@ -403,13 +418,9 @@ class Network:
         """Does a write or a read move only a part?"""
         return self.world.chance(self.conditions.short_share)
 
-    def loses_datagram(self) -> bool:
-        """Is this one lost?"""
-        return self.world.chance(self.conditions.lost_share)
-
     def is_parted(self, one: str, other: str) -> bool:
         """Does nothing pass between these two now?"""
-        return self._heals.get(frozenset((one, other)), 0.0) > self.world.now
+        return bool(self._heals) and self._heals.get(frozenset((one, other)), 0.0) > self.world.now
 
     def heals_at(self, one: Host, other: Host) -> float:
         """When these two reach each other again; in the past, if they do."""
@@ -489,6 +500,10 @@ class Network:
             and not (dialler.outgoing.is_cut or dialler.outgoing.is_silent)
         ]
 
+    def open_mailboxes(self, host: Host) -> "list[DatagramSocket]":
+        """This process's sockets for datagrams, in the order in which they were bound."""
+        return [box for box in self.mailboxes.values() if box.host is host and not box.is_closed]
+
     def cut(
         self, ends: tuple[SimulatedSocket, SimulatedSocket], notice_seconds: tuple[float | None, float | None]
     ) -> None:
@@ -550,7 +565,7 @@ class Network:
         host.crash()
         for each in own:
             if is_power:
-                each.is_closed = True
+                each.is_closed, each.has_power = True, False
                 for pipe in (each.incoming, each.outgoing):
                     if pipe is not None:
                         pipe.is_silent = True

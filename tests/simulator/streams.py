@@ -18,15 +18,15 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
 from tests.simulator.coverage import key_of
+from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
-from tests.simulator.schedule import CONSUMER, EXCHANGE, Fault, Schedule, Trouble, draw
+from tests.simulator.schedule import CONSUMER, EXCHANGE, TCP, UDP, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
 from tests.simulator.surroundings import INSECURE, simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
 
 CHANNEL = "c"
-ADDRESS = "tcp://exchange:5600"
 PATIENCE_SECONDS = 400.0
 """After the last trouble, everybody must have come to an end in so long: silence, handshakes, and connecting."""
 _LARGEST_CHUNK_BYTES = 600
@@ -72,9 +72,15 @@ class StreamsRun:
         self._exchange_is_over = False
         self._open_producers = len(schedule.chunks)
 
+    @property
+    def address(self) -> str:
+        """The exchange's."""
+        return f"{self.schedule.scheme}{EXCHANGE}:5600"
+
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
         outcome = Outcome(self.schedule.seed, seen=self.seen)
+        self.seen["over UDP"] += self.schedule.scheme == UDP
         with simulated_run(self.world, outcome):
             outcome.broken += self._run()
             outcome.broken += self.oracle.broken
@@ -126,7 +132,7 @@ class StreamsRun:
         schedule = self.schedule
         async with ExchangeServer(
             self._new_exchange(),
-            ADDRESS,
+            self.address,
             silence_seconds=schedule.silence_seconds,
             resume_seconds=schedule.resume_seconds,
             security=INSECURE,
@@ -198,7 +204,7 @@ class StreamsRun:
 
     def _put(self) -> AbstractAsyncContextManager[RemoteSender]:
         return put(
-            ADDRESS,
+            self.address,
             CHANNEL,
             SCHEMA,
             **self._options,
@@ -245,7 +251,7 @@ class StreamsRun:
         schedule = self.schedule
         pause = schedule.pause_seconds[CONSUMER]
         async with get(
-            ADDRESS,
+            self.address,
             CHANNEL,
             **self._options,
         ) as receiver:
@@ -261,6 +267,7 @@ class StreamsRun:
         host = self.exchanges[-1] if trouble.host == EXCHANGE else self.clients[trouble.host].host
         if not host.is_running_now:
             return
+        boxes = network.open_mailboxes(host)
         open_ = [ends for ends in network.open_connections() if ends[0].host is host]
         match trouble.fault:
             case Fault.PART:
@@ -273,6 +280,8 @@ class StreamsRun:
                 world.tell(host.name, "crashes" if trouble.fault is Fault.CRASH else "loses its power")
                 network.crash(host, is_power=trouble.fault is Fault.POWER)
                 self._note_crash(host)
+            case _ if boxes:
+                self._bring_to_datagrams(trouble.fault, boxes[-1])
             case _ if not open_:
                 return
             case Fault.CUT:
@@ -291,6 +300,19 @@ class StreamsRun:
                 else:
                     pipe.end_early()
         self.seen[trouble.fault.value] += 1
+
+    def _bring_to_datagrams(self, fault: Fault, dialler: DatagramSocket) -> None:
+        self.world.tell(dialler.name, f"{fault.value} of its datagrams")
+        direction = self.world.random.choice((dialler.sending, dialler.receiving))
+        match fault:
+            case Fault.CUT:
+                dialler.move()
+            case Fault.HALF_CLOSE:
+                dialler.is_refused = True
+            case Fault.SILENCE:
+                direction.is_silent = True
+            case _:
+                direction.flips_next = True
 
     def _note_crash(self, host: Host) -> None:
         if host.name == EXCHANGE:
@@ -312,7 +334,8 @@ class StreamsRun:
         for name, client in self.clients.items():
             if client.error is not None and not isinstance(client.error, PermitflowError):
                 broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
-            if isinstance(client.error, ProtocolError) and Fault.FLIP not in self.seen:
+            may_be_altered = self.schedule.scheme == TCP and Fault.FLIP in self.seen
+            if isinstance(client.error, ProtocolError) and not may_be_altered:
                 broken.append(f"{name} hears that somebody breaks the protocol: {client.error!r}")
             if client.error is not None and not self._may_fail(name, client.error):
                 broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
@@ -351,9 +374,9 @@ class StreamsRun:
         self.world.tell(event.end, f"{judge.name}: {judge.event_in_words(event)}")
 
 
-def run_seed(seed: int, tells: bool) -> Outcome:
-    """The run of this seed."""
-    run = StreamsRun(draw(seed), tells=tells)
+def run_seed(seed: int, tells: bool, scheme: str = "") -> Outcome:
+    """The run of this seed; over what it draws, unless ``scheme`` says over what."""
+    run = StreamsRun(draw(seed, scheme), tells=tells)
     run.world.tell("schedule", str(run.schedule))
     return run.run()
 

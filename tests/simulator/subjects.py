@@ -37,9 +37,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "streams": Subject(
         "tests.simulator.streams:run_seed",
         "Simulated streams",
-        "Producers, an exchange and a consumer: the whole production code over TCP, on simulated event loops, sockets "
-        "and clocks. Each seed draws parameters, how applications send and receive, latencies, short reads and writes, "
-        "and which faults come between which two callbacks. The model judges each step as it happens.",
+        "Producers, an exchange and a consumer: the whole production code over TCP, a fifth of the schedules over UDP, "
+        "on simulated event loops, sockets and clocks. Each seed draws parameters, how applications send and receive, "
+        "latencies, short reads and writes, and which faults come between which two callbacks. The model judges each "
+        "step as it happens.",
         (
             "cut",
             "half-close",
@@ -49,6 +50,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
             "pause",
             "crash",
             "power",
+            "over UDP",
             "producer ends",
             "consumer ends",
             "producer PeerGoneError",

@@ -99,6 +99,8 @@ def simulated(world: World) -> Iterator[None]:
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
         (mute_sockets, "socket", _SOCKETS_OF_MUTE),
         (udp, "new_socket", DatagramSocket),
+        (udp, "place", lambda host, port, _: (2, (host, port))),
+        (udp, "_datagram_bytes", lambda _: world.network.conditions.datagram_bytes),
         (udp, "os", SimpleNamespace(urandom=ids.randbytes)),
         (StagingAreas.__init__, "__kwdefaults__", {**_STAGING_DEFAULTS, "clock": lambda: world.now}),
         (secrets, "randbits", ids.getrandbits),

@@ -1,5 +1,10 @@
 """The simulated network does to bytes what TCP may do, and nothing else."""
 
+import errno
+
+import pytest
+
+from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.sockets import Conditions, Network, SimulatedSocket
 from tests.simulator.world import World
 
@@ -34,4 +39,21 @@ def test_a_partition_delays_bytes_under_way_and_keeps_their_order() -> None:
 
     read = bytearray(100)
     assert read[: receiver.recv_into(read)] == b"before and behind"
+    world.close()
+
+
+@pytest.mark.parametrize(("is_power", "errors"), [(False, [errno.ECONNREFUSED]), (True, [])])
+def test_a_host_without_power_refuses_no_datagram(is_power: bool, errors: list[int]) -> None:
+    world = World(0)
+    network = Network(world, Conditions())
+    one, other = (DatagramSocket(host=world.new_host(name), network=network) for name in ("one", "other"))
+    other.bind(("other", 1))
+    one.bind(("one", 2))
+
+    network.crash(other.host, is_power=is_power)
+    one.sendmsg((b"?",), address=("other", 1))
+    world.after(1.0, world.stop)
+    world.run()
+
+    assert [each.errno for each in (one.error,) if each is not None] == errors
     world.close()
