@@ -16,6 +16,7 @@ from benchmarks.field import FULL, SMOKE, Field, Settings, open_field
 from benchmarks.harness import CHECKOUT
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.local_channel import measure_local
+from benchmarks.lossy import measure_lossy
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, Row, describe_machine
 from benchmarks.resuming import measure_resuming
@@ -41,6 +42,7 @@ ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
     "spark": measure_spark_jobs,
     "stores": measure_stores,
     "resuming": measure_resuming,
+    "lossy": measure_lossy,
     "channels": measure_idle_channels,
 }
 # Parts in which the ways compete.
@@ -57,7 +59,7 @@ PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
 COMPARISON = ("local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("stores", "resuming", "channels", "windows", "batches", "delays", "stalled")
+CURVES = ("stores", "resuming", "lossy", "channels", "windows", "batches", "delays", "stalled")
 
 
 application = typer.Typer(

@@ -81,7 +81,7 @@ def verdicts(results: Results) -> str:
 # Parts of which the rows are a table.
 PLAIN = (
     *("latency", "local", "stages", "spark"),
-    *("windows", "batches", "delays", "stalled", "stores", "resuming", "channels"),
+    *("windows", "batches", "delays", "stalled", "stores", "resuming", "lossy", "channels"),
 )
 TABLES: dict[str, Callable[[Results], str]] = {
     "machine": machine,

@@ -28,6 +28,8 @@ LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
 MOST_SPARK = {QUERY: 1.3}
 # Chunks a second of a stream that can be resumed, as a multiple of those of one that cannot.
 LEAST_RESUMED = 0.95
+# Chunks a second over UDP where a packet in a hundred gets lost, as a multiple of those where none does.
+LEAST_LOSSY = 0.5
 # What a step on a chunk costs, as a multiple of what it costs in an asynchronous generator.
 MOST_STAGE = 1.2
 
@@ -63,6 +65,7 @@ def judge(results: Results) -> list[PromiseVerdict]:
         "stalled": _stopped,
         "channels": _idle,
         "resuming": _resuming,
+        "lossy": _lossy,
     }
     return [verdict for part, judged in judges.items() for verdict in judged(results.get(part))]
 
@@ -70,6 +73,11 @@ def judge(results: Results) -> list[PromiseVerdict]:
 def _resuming(rates: list[Row]) -> Iterator[PromiseVerdict]:
     for row in rates:
         yield PromiseVerdict(f"resumed ÷ not resumed: {row['chunks per second']}", row["ratio"], LEAST_RESUMED)
+
+
+def _lossy(rates: list[Row]) -> Iterator[PromiseVerdict]:
+    for row in rates:
+        yield PromiseVerdict(f"UDP, 1 % lost ÷ nothing lost: {row['chunks per second']}", row["ratio"], LEAST_LOSSY)
 
 
 def _most(promise: str, found: Series | float, target: float) -> PromiseVerdict:

@@ -92,6 +92,12 @@ def test_idle_channels_are_judged_without_what_they_share() -> None:
     assert (round(processors.found.median, 3), processors.told) == (0.05, "met")
 
 
+@pytest.mark.parametrize(("ratio", "told"), [(0.5, "met"), (0.49, "not met")])
+def test_a_lossy_stream_keeps_half_of_its_rate(ratio: float, told: str) -> None:
+    (verdict,) = judge(results(lossy=[{"chunks per second": "64 rows", "ratio": Series.of([ratio, 0.1, 9.0])}]))
+    assert verdict.told == told
+
+
 @pytest.mark.parametrize(("by_stages", "told"), [([12.0, 20.0, 11.0], "met"), ([12.1, 20.0, 11.0], "not met")])
 def test_a_stage_is_judged_on_chunks_whose_rows_are_worked_on(by_stages: list[float], told: str) -> None:
     found = {(CHUNK, FILTER, 1, False): [10.0] * 3, (CHUNK, FILTER, 1, True): by_stages}
