@@ -325,7 +325,7 @@ NOT_LED: Mapping[str, str] = {
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
     "flows/byte_window.py RunSums": "sums of sizes: made and read, and they change nothing",
     "flows/messages.py PlainChunk": _MESSAGE,
-    "stream/control.py Request": _MESSAGE,
+    "stream/control.py BaseRequest": _MESSAGE,
     "spark/sink.py SentMessage": _MESSAGE,
     "spark/sink.py StagedMessage": _MESSAGE,
     "spark/sink.py ExchangeWriter": "rows that are read as they come: the exchange's attempts decide which count",
