@@ -1,6 +1,6 @@
 """Whether clients take an exchange's certificate, now and in some days.
 
-One that has expired refuses every new client, and only the clients are told: they hang up.
+Every new client refuses one that has expired, and only the clients are told: they hang up.
 """
 
 import asyncio
