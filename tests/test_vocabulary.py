@@ -281,6 +281,7 @@ OF_THE_WHOLE_EXCHANGE = (
     "memory_reserved_bytes",
     "memory_limit_bytes",
     "dropped_packets",
+    "lost_processes",
     "certificate_not_before_timestamp_seconds",
     "certificate_not_after_timestamp_seconds",
 )

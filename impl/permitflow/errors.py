@@ -404,12 +404,12 @@ class ChannelCancelledError(ChannelError):
 
 
 class ChannelAbortedError(ChannelError):
-    """The sender gave up: the stream is incomplete, do not use it as a whole one."""
+    """The sender gave up, or what it sent was lost: do not use the stream as a whole one."""
 
     status = "ABORTED"
     channel: str
-    reason: str  # the sender's
-    text = "channel {channel!r} was aborted by its sender: {reason}"
+    reason: str  # the sender's, or how it was lost
+    text = "channel {channel!r} was aborted: {reason}"
 
 
 class DispatchError(ChannelError):

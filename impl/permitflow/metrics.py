@@ -80,6 +80,10 @@ _OF_EXCHANGE: Mapping[str, _Figure] = {
         "Packets over UDP that nobody took: malformed, of no connection, or asking for one too many.",
         lambda all_: all_.admission.dropped_packets.total(),
     ),
+    "lost_processes": _Figure(
+        "Processes that have ended by themselves, and with them what was in their channels; none without several.",
+        lambda all_: None,
+    ),
     "memory_limit_bytes": _Figure(
         "What it may be at most; none without such a limit.", lambda all_: all_.admission.limits.max_memory
     ),
@@ -94,6 +98,7 @@ _OF_EXCHANGE: Mapping[str, _Figure] = {
         min,
     ),
 }
+_COUNTERS_OF_EXCHANGE = ("dropped_packets", "lost_processes")
 # A scraper has given up by then.
 _LONGEST_ANSWER_SECONDS = 5.0
 # OpenTelemetry asks for the metrics one by one: what one snapshot told counts for all of them.
@@ -181,7 +186,7 @@ class ExchangeCollector(_Collector):
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
         for name, figure in _OF_EXCHANGE.items():
-            yield _metric(name, figure.text, [], [([], whole[name])], is_counter=name == "dropped_packets")
+            yield _metric(name, figure.text, [], [([], whole[name])], is_counter=name in _COUNTERS_OF_EXCHANGE)
 
 
 def _metric(

@@ -205,7 +205,7 @@ def lag_in_words(lag_rows: Mapping[str, int], between: str = ", ") -> str:
     return some((f"{told(name)} {rows:,}" for name, rows in shown), len(lags), between)
 
 
-def some(parts: Iterable[str], number: int, between: str = ", ") -> str:
-    """The first of ``number`` parts, and how many more there are."""
-    shown = [*islice(parts, _MOST_PARTS)]
-    return between.join(shown if number <= _MOST_PARTS else [*shown, f"and {number - _MOST_PARTS:,} more"])
+def some(parts: Iterable[str], number: int, between: str = ", ", most: int = _MOST_PARTS) -> str:
+    """The first ``most`` of ``number`` parts, and how many more there are."""
+    shown = [*islice(parts, most)]
+    return between.join(shown if number <= most else [*shown, f"and {number - most:,} more"])

@@ -25,8 +25,8 @@ def health(
     """Ask an exchange whether it is ready to take streams.
 
     It is not while it loads its store, while another exchange may have that, while one of its processes hangs or is
-    lost, nor once it was asked to stop. This is the standard health protocol of gRPC (grpc.health.v1), so that other
-    tools can ask as well: service "" or the exchange's own for readiness, "liveness" for --live.
+    started again, nor once it was asked to stop. This is the standard health protocol of gRPC (grpc.health.v1), so
+    that other tools can ask as well: service "" or the exchange's own for readiness, "liveness" for --live.
 
     \b
       permitflow health --address 127.0.0.1:50051

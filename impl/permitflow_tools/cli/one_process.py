@@ -27,7 +27,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import carry_out, traffic_through
 from permitflow.metrics import ExchangeFigures
-from permitflow.stream.control import ControlReply, ControlRequest
+from permitflow.stream.control import AddStream, ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.serving import all_descriptors
@@ -81,6 +81,12 @@ class ProcessShare:
     rights: Path | None
     token_file: Path | None
     log_level: LogLevel | None
+    added: tuple[tuple[AddStream[Any], Collection[str]], ...] = ()
+    """Streams that were added later, and those of their channels that are still there."""
+    door_port: int | None = None
+    """None: the first process does not listen yet."""
+    loss: str = ""
+    """Why rows that were in these channels are lost, as in an earlier process that had them; empty: none are."""
 
 
 class Begun(NamedTuple):
@@ -109,8 +115,10 @@ class OrderOutcome(NamedTuple):
 class _Door:
     """The first process, as the others know it: it has, or knows, what they do not have."""
 
-    port: int | None = None
     known: Collection[str] = ()
+
+    def __init__(self, port: int | None) -> None:
+        self.port = port
 
     def missing(self, channel: str) -> PermitflowError:
         return self._moved(f"channel {channel!r}")
@@ -166,13 +174,13 @@ async def _serve(line: Line) -> None:
         share.log_level.apply()
     # The first process shows the same certificate, and says once for all when clients refuse it.
     logging.getLogger(certificate_watch.__name__).disabled = True
-    door = _Door()
+    door = _Door(share.door_port)
     try:
         control = None
         if share.rights is not None or share.token_file is not None:
             control = AccessControl(rights=share.rights, token_file=share.token_file)
         exchange = Exchange(limits=share.limits.within(all_descriptors()), elsewhere=door, **share.settings)
-        exchange.add_channels(share.channels)
+        await _add_channels(exchange, share)
         gc.freeze()
         async with ExchangeServer(exchange, share.address, access=control, **share.serving) as server:
             port, memory = parsed(server.address).port, exchange.admission.memory
@@ -180,6 +188,16 @@ async def _serve(line: Line) -> None:
             await _obey(line, _Process(exchange, server, door).orders)
     except Exception as error:
         await line.write(error)
+
+
+async def _add_channels(exchange: Exchange, share: ProcessShare) -> None:
+    exchange.add_channels(share.channels)
+    for request, left in share.added:
+        await carry_out(exchange, request)
+        await exchange.remove_channels([name for name in request.named if name not in left])
+    if share.loss:
+        for name in exchange.names:
+            exchange.channel(name).abort(share.loss)
 
 
 async def _obey(line: Line, orders: Mapping[str, Callable[[Any], Awaitable[object]]]) -> None:

@@ -10,15 +10,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from permitflow.cancelling import cancel_all
 from permitflow.carriers.addresses import parsed, written
 from permitflow.errors import (
     InvalidParametersError,
@@ -57,6 +59,7 @@ from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.one_process import Begun, Line, Order, OrderOutcome, ProcessShare
+from permitflow_tools.cli.serve_reports import in_words
 
 _log = logging.getLogger(__name__)
 
@@ -72,20 +75,50 @@ _LONGEST_LOOK_SECONDS = 3.0
 # One that has not answered for so long hangs; it is asked each second.
 _HANGS_SECONDS = 8.0
 _BETWEEN_LOOKS_SECONDS = 1.0
+# One that has hung for so long is killed, so that it can be started again; its streams are over by then.
+_LEAST_HANGING_SECONDS = 60.0
+# What makes more starts necessary within this time does not go away by itself.
+_MOST_STARTS = 5
+_STARTS_SECONDS = 60.0
+_BETWEEN_STARTS_SECONDS = 1.0
 _LONGEST_ANSWER_OF_HANGING_SECONDS = 1.0
 # What is drained, and told to stop, has only to leave.
 _LONGEST_EXIT_SECONDS = 5.0
+
+
+class Losses(Protocol):
+    """Who is told of processes that end by themselves."""
+
+    def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
+        """One has ended, in these words, and what was in its channels is lost; it is started again."""
+
+    def process_started(self, number: int) -> None:
+        """It serves its channels again, as broken ones."""
+
+    def processes_given_up(self, reason: str) -> None:
+        """None is started any more, and the exchange ends."""
 
 
 class _Process:
     """One of the others, as the door knows it."""
 
     def __init__(
-        self, number: int, on_lost: Callable[["_Process"], None], on_hanging: Callable[["_Process"], None]
+        self,
+        number: int,
+        share: ProcessShare,
+        on_lost: Callable[["_Process"], None],
+        on_hanging: Callable[["_Process"], None],
     ) -> None:
         self.who = f"process {number} of the exchange"
         self.number = number
-        self.channels: dict[str, None] = {}
+        self.channels: dict[str, AddStream[Any] | None] = dict.fromkeys(share.channels)
+        """What has added each of them; None: it was there from the beginning."""
+        for request, names in share.added:
+            self.channels.update(dict.fromkeys(names, request))
+        self._share = share
+        serving = share.serving
+        over = serving["silence_seconds"] + serving["resume_seconds"]
+        self._most_hanging_seconds = max(_LEAST_HANGING_SECONDS, over)
         self.is_lost = False
         self.hangs = False
         """It does not answer."""
@@ -98,8 +131,8 @@ class _Process:
         self._line: Line | None = None
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
-    async def begin(self, share: ProcessShare) -> None:
-        """Start it; it listens then.
+    async def begin(self) -> None:
+        """Start it; it listens then.  It must be left, also if this fails.
 
         Raises:
             PermitflowError: it cannot serve its share.
@@ -119,8 +152,7 @@ class _Process:
                 ours.close()
                 raise
         line = self._line = await Line.over(ours)
-        self.channels = dict.fromkeys(share.channels)
-        await line.write(share)
+        await line.write(self._share)
         try:
             async with patience(_LONGEST_START_SECONDS):
                 begun = await line.read()
@@ -150,24 +182,26 @@ class _Process:
         self.is_lost = True
         for awaited in self._awaited.values():
             if not awaited.done():
-                awaited.set_exception(self.loss("what was asked"))
+                awaited.set_exception(self.loss("what was asked with it"))
         if not self._is_stopping:
             self._on_lost(self)
 
     async def _look(self) -> None:
-        """Find out whether it hangs, until it is lost."""
-        while not self.is_lost:
+        """Find out whether it hangs, until it is lost; end it if it does so for long."""
+        silent_seconds = 0.0
+        while silent_seconds < self._most_hanging_seconds:
             try:
                 await self.ask("live", seconds=_HANGS_SECONDS)
-                hangs = False
+                silent_seconds = 0.0
             except PeerTimeoutError:
-                hangs = True
+                silent_seconds += _HANGS_SECONDS
             except PeerGoneError:
                 return
-            if hangs is not self.hangs:
+            if (hangs := silent_seconds > 0) is not self.hangs:
                 self.hangs = hangs
                 self._on_hanging(self)
             await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+        self._kill_hanging()
 
     async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> Any:
         """Have an order carried out.
@@ -177,7 +211,7 @@ class _Process:
             PermitflowError: the order was refused.
         """
         if self.is_lost or self._line is None:
-            raise self.loss("what was asked")
+            raise self.loss("what was asked with it")
         number = next(self._numbers)
         awaited = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
@@ -193,7 +227,7 @@ class _Process:
 
     def loss(self, what: str) -> PeerGoneError:
         """The error that a lost process leaves behind."""
-        return PeerGoneError(who=self.who, reason=f"it has ended, and {what} with it")
+        return PeerGoneError(who=self.who, reason=f"it has ended, and {what}")
 
     async def stop(self) -> tuple[Statistics, Remainder]:
         """End its streams; its last numbers."""
@@ -215,11 +249,29 @@ class _Process:
 
     async def kill(self) -> None:
         """End it, because it does not answer; it is noted as lost then."""
+        self._kill_hanging()
+        await asyncio.wait(self._tasks)
+
+    def _kill_hanging(self) -> None:
         assert self._child is not None, "it has begun"
         self._has_hung = True
         with suppress(ProcessLookupError):
             self._child.kill()
-        await asyncio.wait(self._tasks)
+
+    def again(self, end: str, door_port: int) -> ProcessShare:
+        """The share of the process that takes the place of this one, which has ended in these words."""
+        added: dict[int, tuple[AddStream[Any], list[str]]] = {}
+        for name, request in self.channels.items():
+            if request is not None:
+                added.setdefault(id(request), (request, []))[1].append(name)
+        return replace(
+            self._share,
+            address=written(parsed(self._share.address, least_port=0)._replace(port=self.port)),
+            channels=tuple(name for name, request in self.channels.items() if request is None),
+            added=tuple(added.values()),
+            door_port=door_port,
+            loss=f"{self.who} has ended ({end}), and what was in its channels is lost",
+        )
 
     async def leave(self) -> None:
         """Hang up, and see that it ends."""
@@ -252,7 +304,7 @@ class Processes:
         rights: Path | None,
         token_file: Path | None,
         log_level: LogLevel | None,
-        on_lost: Callable[[int, str, Sequence[str]], None],
+        losses: Losses,
     ) -> None:
         """Start nothing yet.
 
@@ -266,17 +318,15 @@ class Processes:
             rights: as for ``AccessControl``.
             token_file: likewise.
             log_level: of each; None: warnings.
-            on_lost: called with number, end and channels of a process that has ended by itself.
+            losses: hears of processes that end by themselves.
         """
         self.most_memory = limits.max_memory
         self.exchange = Exchange(limits=replace(limits, max_memory=None), elsewhere=self, **settings)
         """The door's own, which has no channel."""
-        self.has_failed = False
-        """A process has ended by itself."""
         before = self.exchange.admission.memory.before_streams_bytes
         share = None if self.most_memory is None else (self.most_memory - before) // number
         where = parsed(address, least_port=0)
-        self._shares = [
+        shares = [
             ProcessShare(
                 channels=tuple(channels[position::number]),
                 address=written(where._replace(port=where.port + position + 1 if where.port else 0)),
@@ -289,24 +339,39 @@ class Processes:
             )
             for position in range(number)
         ]
-        self._on_lost = on_lost
-        self._processes = [_Process(position, self._note_lost, self._note_hanging) for position in range(1, number + 1)]
+        self._told = losses
+        self._processes = [self._process(number, share) for number, share in enumerate(shares, 1)]
         self._owners: dict[str, _Process] = {}
         self._names = tuple(channels)
         self._changing = asyncio.Lock()
         self._orders = set[asyncio.Task[Any]]()
-        self._losses = set[asyncio.Task[None]]()
+        self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._lost = set[int]()
+        self._losses = 0
+        self._started_at = deque[float]()
+        self._telling, self._starting = set[asyncio.Task[None]](), set[asyncio.Task[None]]()
+        self._is_ending = False
+
+    def _process(self, number: int, share: ProcessShare) -> _Process:
+        return _Process(number, share, self._note_lost, self._note_hanging)
+
+    @property
+    def has_failed(self) -> bool:
+        """See ``Whole``: a process is lost."""
+        return bool(self._lost)
 
     async def aclose(self) -> None:
         """End all processes."""
-        for task in (*self._orders, *self._losses):
+        for task in self._orders:
             task.cancel()
+        await self._end_starting()
+        await cancel_all(*self._telling)
         async with asyncio.TaskGroup() as group:
             for process in self._processes:
                 group.create_task(process.leave())
 
     async def begin(self, on_over: Callable[[], None]) -> None:
-        """Start the processes; ``on_over`` is called when all of them are lost.
+        """Start the processes; ``on_over`` is called when so many are lost that the exchange must end.
 
         Raises:
             PermitflowError: one of them cannot serve its share.
@@ -314,8 +379,8 @@ class Processes:
         self._on_over = on_over
         try:
             async with asyncio.TaskGroup() as group:
-                for process, share in zip(self._processes, self._shares, strict=True):
-                    group.create_task(process.begin(share))
+                for process in self._processes:
+                    group.create_task(process.begin())
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         owners = {name: process for process in self._processes for name in process.channels}
@@ -323,7 +388,7 @@ class Processes:
 
     async def opened(self, address: str) -> None:
         """The door can be dialled; tell the others where."""
-        port = parsed(address).port
+        self._port.set_result(port := parsed(address).port)
         await self._each("know", port)
 
     @property
@@ -355,7 +420,9 @@ class Processes:
         if process is None:
             return UnknownChannelError(channel=channel, known=tuple(self._owners))
         what = f"channel {channel!r}"
-        return process.loss(what) if process.is_lost else MovedError(what=what, port=process.port)
+        if process.is_lost:
+            return process.loss(f"{what} is not served until it was started again")
+        return MovedError(what=what, port=process.port)
 
     async def carry_out(self, request: ControlRequest, access: Access) -> ControlReply[Any]:
         """See ``Elsewhere``.
@@ -425,12 +492,12 @@ class Processes:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
         living = [process for process in self._processes if not process.is_lost]
         if not living:
-            raise self._processes[0].loss("all the others")
+            raise self._processes[0].loss("all the others with it")
         process = min(living, key=lambda each: len(each.channels))
         reply: ControlReply[Any] = await process.ask("carry_out", request)
         for name in stream_channels(request.stream, request.channels):
             self._owners[name] = process
-            process.channels[name] = None
+            process.channels[name] = request
         return reply
 
     def _owner(self, name: str) -> _Process:
@@ -450,8 +517,9 @@ class Processes:
         answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
         channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
         found = {each.channel: each for each in channels}
-        limit = {"memory_limit_bytes": self.most_memory}  # the door has its share beside those of the processes
-        return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **limit})
+        # Of memory the door has its share beside those of the processes.
+        own = {"memory_limit_bytes": self.most_memory, "lost_processes": self._losses}
+        return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **own})
 
     def collector(self) -> ExchangeCollector:
         """For Prometheus."""
@@ -459,11 +527,12 @@ class Processes:
 
     async def drain(self, seconds: float) -> None:
         """As ``exchange.draining.drain``, in all processes at once; one that does not answer is killed."""
+        await self._end_starting()
         await asyncio.gather(
             drain(self.exchange, seconds), *(self._drain(process, seconds) for process in self._processes)
         )
-        if self._losses:
-            await asyncio.wait(self._losses)
+        if self._telling:
+            await asyncio.wait(self._telling)
 
     async def _drain(self, process: _Process, seconds: float) -> None:
         try:
@@ -496,22 +565,71 @@ class Processes:
 
     def _note_hanging(self, process: _Process) -> None:
         self._note_whole()
-        channels = ", ".join(process.channels) or "it has no channel"
         if process.hangs:
-            _log.warning("%s has not answered for %g s: %s", process.who, _HANGS_SECONDS, channels)
+            _log.warning("%s has not answered for %g s: %s", process.who, _HANGS_SECONDS, in_words(process.channels))
         else:
-            _log.warning("%s answers again: %s", process.who, channels)
+            _log.warning("%s answers again: %s", process.who, in_words(process.channels))
 
     def _note_whole(self) -> None:
         self.exchange.readiness.note_whole(not any(each.is_lost or each.hangs for each in self._processes))
 
     def _note_lost(self, process: _Process) -> None:
-        self.has_failed = True
+        self._lost.add(process.number)
+        self._losses += 1
         self._note_whole()
+        _begin(self._tell_lost(process), self._telling, f"the end of {process.who}")
 
-        async def tell() -> None:
-            self._on_lost(process.number, await process.ending(), [*process.channels])
+    async def _tell_lost(self, lost: _Process) -> None:
+        end = await lost.ending()
+        await lost.leave()
+        self._told.process_lost(lost.number, end, [*lost.channels])
+        if not self._is_ending:
+            _begin(self._start_again(lost, end), self._starting, f"starting {lost.who} again")
 
-        self._losses.add(asyncio.create_task(tell()))
-        if all(each.is_lost for each in self._processes):
+    async def _start_again(self, lost: _Process, end: str) -> None:
+        """Start another process in the place of one that has ended, until it serves the same channels."""
+        share = lost.again(end, await self._port)
+        while self._may_start():
+            process = self._process(lost.number, share)
+            try:
+                await process.begin()
+            except Exception as error:
+                _log.warning("%s cannot be started again: %s", lost.who, error)
+                await process.leave()
+                await asyncio.sleep(_BETWEEN_STARTS_SECONDS)
+                continue
+            except BaseException:
+                await process.leave()
+                raise
+            self._processes[lost.number - 1] = process
+            self._owners.update(dict.fromkeys(process.channels, process))
+            self._lost.discard(lost.number)
+            self._note_whole()
+            self._told.process_started(lost.number)
+            return
+
+    def _may_start(self) -> bool:
+        """Count a start; end the exchange instead if there were too many."""
+        now = monotonic()
+        while self._started_at and self._started_at[0] < now - _STARTS_SECONDS:
+            self._started_at.popleft()
+        if len(self._started_at) < _MOST_STARTS:
+            self._started_at.append(now)
+            return True
+        if not self._is_ending:
+            self._is_ending = True
+            self._told.processes_given_up(
+                f"its processes were started again {_MOST_STARTS} times within {_STARTS_SECONDS:g} s"
+            )
             self._on_over()
+        return False
+
+    async def _end_starting(self) -> None:
+        """Start no process any more."""
+        self._is_ending = True
+        await cancel_all(*self._starting)
+
+
+def _begin(work: Coroutine[object, object, None], tasks: set[asyncio.Task[None]], name: str) -> None:
+    tasks.add(task := lasting_task(work, name=name))
+    task.add_done_callback(tasks.discard)

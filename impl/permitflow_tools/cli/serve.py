@@ -297,8 +297,9 @@ def serve(
     memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
     what was left behind. A second signal stops at once.
 
-    Exit code 0: stopped by SIGTERM. 1: the recording failed, or one of several processes was lost. 2: unusable input
-    or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
+    Exit code 0: stopped by SIGTERM. 1: the recording failed, or one of several processes was lost and could not be
+    started again. 2: unusable input or store, also one that another exchange has taken over, or it cannot listen
+    there. 130: stopped by Ctrl-C.
     """
     if log_level is not None:
         log_level.apply()
@@ -381,7 +382,7 @@ def serve(
                     rights=rights,
                     token_file=token_file,
                     log_level=log_level,
-                    on_lost=report.process_lost,
+                    losses=report,
                 )
             else:
                 exchange = Exchange(

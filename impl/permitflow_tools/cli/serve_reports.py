@@ -1,11 +1,12 @@
 """How ``permitflow serve`` reports what flows: a live table, lines of a log, lines of JSON, or nothing."""
 
 import json
+import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Self, TextIO
 
@@ -14,11 +15,12 @@ from rich.live import Live
 
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
-from permitflow.stream.traffic import ChannelTraffic, Rates, lag_in_words
+from permitflow.stream.traffic import ChannelTraffic, Rates, lag_in_words, some
 from permitflow_tools.cli.console import open_console
-from permitflow_tools.cli.outcomes import complain
 from permitflow_tools.cli.traffic_table import gauges_in_words, in_doubt_in_words, traffic_table
 from permitflow_tools.parameters.quantities import size_text
+
+_log = logging.getLogger(__name__)
 
 
 class Style(Enum):
@@ -33,6 +35,8 @@ class Style(Enum):
     TABLE = 0.5
     """A table that follows what happens, for a terminal."""
 
+
+_SHOWN_CHANNELS = 5
 
 _LEGEND = (
     "held: rows that take room in a channel; blocked: the share of time that rows waited for room, and",
@@ -141,15 +145,26 @@ class ServeReport:
             typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
 
     def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
-        """One of several processes has ended by itself."""
+        """One of several processes has ended by itself, and what was in its channels is lost."""
+        self._say_as_json("process lost", {"process": number, "end": end, "channels": [*channels]})
+        words = "process %d of the exchange has ended (%s), and what was in its channels is lost: %s; the others go on"
+        _log.error(words, number, end, in_words(channels))
+
+    def process_started(self, number: int) -> None:
+        """It serves its channels again, as broken ones."""
+        self._say_as_json("process started", {"process": number})
+        advice = "its channels are broken until you reset them (permitflow channel reset)"
+        _log.warning("process %d of the exchange was started again: %s", number, advice)
+
+    def processes_given_up(self, reason: str) -> None:
+        """None is started any more, and the exchange ends."""
+        self._say_as_json("processes given up", {"reason": reason})
+        _log.error("%s, and one is lost again: the exchange ends; find out why, and start it again", reason)
+
+    def _say_as_json(self, event: str, facts: Mapping[str, object]) -> None:
         if self.style is Style.JSON:
             with self._outlived():
-                self._say("process lost", {"process": number, "end": end, "channels": [*channels]})
-        with suppress(OSError):
-            complain(
-                f"process {number} of the exchange has ended ({end}), and with it {', '.join(channels) or 'no channel'}"
-                "; the others go on: start the exchange again to have all channels"
-            )
+                self._say(event, facts)
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -196,6 +211,11 @@ class ServeReport:
     def _print(self, *lines: str) -> None:
         for line in lines:
             self._console.print(printable(line), soft_wrap=True)
+
+
+def in_words(channels: Collection[str]) -> str:
+    """The first channels of a part of an exchange, and how many more there are."""
+    return some(map(printable, channels), len(channels), most=_SHOWN_CHANNELS) or "it has no channel"
 
 
 def _give_up(stream: TextIO) -> None:

@@ -88,10 +88,13 @@ class Whole(Protocol):
 
     exchange: Exchange
     """The one to dial."""
-    has_failed: bool
-    """A part of it was lost."""
     most_memory: int | None
     """As ``Limits.max_memory``, of all of it."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Is a part of it lost?"""
+        ...
 
     async def begin(self, on_over: Callable[[], None]) -> None:
         """Have the channels; it calls ``on_over`` if it cannot go on."""
@@ -140,7 +143,11 @@ class OneProcess:
         """Serve an exchange in this process; the second argument adds its channels."""
         self.exchange, self._add_channels = exchange, add_channels
         self.most_memory = exchange.admission.limits.max_memory
-        self.has_failed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """See ``Whole``."""
+        return False
 
     async def begin(self, on_over: Callable[[], None]) -> None:
         """See ``Whole``."""

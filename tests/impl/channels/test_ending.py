@@ -259,7 +259,7 @@ async def test_aborting_drops_what_was_sent_and_gives_the_reason() -> None:
 
     assert [type(await failure(task)) for task in waiting] == [ChannelClosedError] * 2
     for _ in range(2):
-        with pytest.raises(ChannelAbortedError, match="'orders' was aborted by its sender: the source is broken"):
+        with pytest.raises(ChannelAbortedError, match="'orders' was aborted: the source is broken"):
             await receiver.receive()
     with pytest.raises(ChannelClosedError):
         sender.send_nowait(["y"])

@@ -17,7 +17,6 @@ from permitflow.client.diagnosis import explained
 from permitflow.client.health import is_serving
 from permitflow.errors import (
     InvalidParametersError,
-    PeerGoneError,
     PeerTimeoutError,
     RetentionError,
     UnknownChannelError,
@@ -102,19 +101,18 @@ async def test_channels_of_several_processes_keep_no_rows(door: str) -> None:
 
 
 @pytest.mark.long
-async def test_a_lost_process_takes_its_channels_alone_with_it() -> None:
+async def test_a_lost_process_is_named_and_started_again() -> None:
     with two_processes() as (process, events, door):
         os.kill(children_of(process)[1], signal.SIGKILL)
         lost = next(event for event in events if event["event"] == "process lost")
-        assert lost["end"] == "killed by SIGKILL"
-        assert not await asyncio.to_thread(is_serving, door)
-        with pytest.raises(PeerGoneError, match="has ended"):
-            await describe(door, lost["channels"][0])
-        [kept, *_] = [name for name in CHANNELS if name not in lost["channels"]]
-        assert await move(door, kept, 2) == 200
+        assert (lost["process"], lost["end"]) == (2, "killed by SIGKILL")
+        assert lost["channels"] == ["orders/1", "other/0"]
+        assert await move(door, "orders/0", 2) == 200
+        assert next(event for event in events if event["event"] == "process started")["process"] == 2
+        await ready(door, is_ready=True)
         code, _, errors = stop(process, signal.SIGTERM)
-    assert code == 1
-    assert "start the exchange again" in errors
+    assert code == 0
+    assert "reset them" in errors
 
 
 @pytest.mark.long

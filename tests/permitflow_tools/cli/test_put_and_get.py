@@ -324,7 +324,7 @@ async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path:
             sender.abort("it has seen enough")
         code, _, error = await getting
     assert code == 1
-    assert "was aborted by its sender" in error
+    assert "was aborted" in error
     assert not target.exists()
     rows = (tmp_path / "out.csv.part").read_text().count("\n") - 1 if "rows that have come" in error else 0
     assert f"{rows:,} rows " in error
