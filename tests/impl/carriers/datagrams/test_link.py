@@ -1,6 +1,6 @@
 """A link over datagrams: what is sent again, and when; tests/conformance/test_lossy_channel.py has who may send what.
 
-Published vectors of flow control over lossy networks are played by the model: tests/model/test_lossy_channel.py.
+tests/conformance/test_lossy_vectors.py has published vectors that need neither time nor a wrong peer.
 """
 
 import pytest
@@ -47,14 +47,9 @@ def numbers(copies: list[tuple[int, str]]) -> list[int]:
 # Limits.
 
 
-def test_nothing_leaves_beyond_the_limit() -> None:
-    """RSocket: request 3, three payloads, silence; request 3, three payloads."""
-    sender = sender_of(3, 3)
+def test_a_refused_send_says_how_many_places_there_are() -> None:
     with pytest.raises(WouldBlock, match="places for 3"):
-        sender.send("data 3", 1, NOW)
-    sender.hear(told(3, 6), NOW)
-    assert [sender.send("", 1, NOW) for _ in range(3)] == [3, 4, 5]
-    assert not sender.can_send
+        sender_of(3, 3).send("data 3", 1, NOW)
 
 
 def test_data_beyond_the_limit_end_the_link() -> None:
