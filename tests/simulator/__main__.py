@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from time import monotonic
 
-from tests.simulator import coverage
+from tests.simulator.coverage import GRAPHS
 from tests.simulator.running import Report, run_seeds
 from tests.simulator.subjects import SUBJECTS, run_of
 from tools.reliability import Trial
@@ -41,12 +41,9 @@ def main() -> int:
         print("interrupted: what follows is about the schedules that were done until then", file=sys.stderr)
     seconds = monotonic() - began
     print("\n".join(report.in_words()))
-    covered = ""
-    if report.states:
-        known = coverage.all_states()
-        there, beyond = len(report.states & known), len(report.states - known)
-        covered = f"{there:,} of {len(known):,}, and {beyond:,} in which more messages wait"
-        print(f"states of a small channel's model that were reached: {covered}")
+    covered = GRAPHS[asked.subject].in_words(report.states) if report.states else ""
+    if covered:
+        print(f"{GRAPHS[asked.subject].title} that were reached: {covered}")
     print(f"{report.schedules:,} schedules in {seconds:.0f} s, {report.schedules / seconds * 60:,.0f} a minute")
     if asked.keep:
         keep(report, seconds, covered)
@@ -73,7 +70,7 @@ def keep(report: Report, seconds: float, covered: str) -> None:
             *shown,
             *((("steps judged by the model", report.steps.total()),) if report.steps else ()),
             ("simulated hours", round(report.seconds / 3600, 1)),
-            *((("states of a small channel's model that were reached", covered),) if covered else ()),
+            *(((f"{GRAPHS[report.subject].title} that were reached", covered),) if covered else ()),
         ),
         promises=subject.promises,
     ).keep()

@@ -31,6 +31,7 @@ from permitflow.stream.frames import EndOutcome
 from permitflow.tracing.events import Event
 from permitflow_testing.subjects.input_gate import judge_gate
 from tests.simulator.applications import BARRIER, SCHEMA, WATERMARK, Log, Receiving, Sender, receive_all
+from tests.simulator.coverage import covers_gate, gate_key
 from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import CONSUMER, TCP, Schedule, draw, troubles
 from tests.simulator.streams import OPERATOR_SECONDS, Client, StreamsRun
@@ -78,6 +79,8 @@ class GateRun(StreamsRun):
         """By input: what was read after the gate had failed."""
         self.aligned: list[int] = []
         self.laws: list[str] = []
+        self.states: set[object] = set()
+        """Of the model of all inputs together."""
         self._merged = 0
         self._events: list[Event] = []
         self._numbers = count()
@@ -248,9 +251,12 @@ class GateRun(StreamsRun):
             broken.append(f"all producers have sent barriers {sorted(missing)}, and they were not aligned")
         if is_whole:
             self.seen["judged together"] += 1
-            judged = judge_gate(self._events, self.parameters, self._inputs)
+            is_covered = covers_gate(self.parameters)
+            judged = judge_gate(self._events, self.parameters, self._inputs, keep_path=is_covered)
             if not judged.is_valid:
                 broken.append(f"the inputs together are no behaviour of the model: {judged.blocked} {judged.broken}")
+            if is_covered and (path := judged.worlds[0].path) is not None:
+                self.states |= {gate_key(step.state) for step in path.steps()}
         return broken
 
 
@@ -268,4 +274,7 @@ def _rows(log: Log) -> list[int]:
 
 def run_seed(seed: int, tells: bool) -> Outcome:
     """Run one seed."""
-    return GateRun(seed, tells=tells).run()
+    run = GateRun(seed, tells=tells)
+    outcome = run.run()
+    outcome.states = run.states
+    return outcome

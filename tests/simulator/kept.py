@@ -9,7 +9,8 @@ producer is within the exchange's own process, and loses its patience in the mid
 2. The exchange never takes back what it has told: a producer's count of rows, a position, a published batch.
 3. Each producer's rows, and each published batch, are there once, in order.
 4. The store always opens.
-5. Once nothing goes wrong any more, everybody comes to an end; and then the file has what the consumers have read.
+5. The model allows each step of the exchange and of its consumers, as it happens (``kept_oracle``).
+6. Once nothing goes wrong any more, everybody comes to an end; and then the file has what the consumers have read.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from functools import partial
 from itertools import accumulate, count, pairwise
 from random import Random
 from typing import Final
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -38,9 +40,13 @@ from permitflow.errors import (
     StoreError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
+from permitflow.exchange.channels import replay_channel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.stream.frames import EndOutcome
+from permitflow_model.kept_channel import Parameters
+from tests.simulator.coverage import key_of_kept
 from tests.simulator.disk import NEVER, Crashed, SimulatedDisk
+from tests.simulator.kept_oracle import UNLIMITED, KeptOracle
 from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import byte_window_of
 from tests.simulator.sockets import Conditions, Network
@@ -59,6 +65,7 @@ PATIENCE_SECONDS: Final = 900.0
 _RESTART_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.5
 _AMPLE_ROWS: Final = 100
+_STAGING_ROWS: Final = 64
 _FULL_BYTES: Final = 1 << 17
 _PRODUCER_SHIFT: Final = 1 << 16
 _BATCH_SHIFT: Final = 1 << 32
@@ -67,6 +74,7 @@ _INSIDE_NUMBER: Final = 99
 
 _RARER_TROUBLES: Final = ("silence", "forgotten", "slow disk", "flush", "clock")
 _RARER_SECONDS: Final = (2.0, 30.0)
+_READ_ONLY_SECONDS: Final = (0.5, 5.0, 40.0)
 _CLOCK_JUMPS: Final = (-3e7, -2.0, 2.0, 3e7)
 
 _NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, ProtocolError)
@@ -180,6 +188,17 @@ def rarer_troubles(seed: int, clients: tuple[str, ...]) -> tuple[tuple[int, str,
     )
 
 
+def read_only_troubles(seed: int, clients: tuple[str, ...]) -> tuple[tuple[int, str, str, float], ...]:
+    """For an eighth of the seeds the disk becomes read-only, as in ``Plan.troubles``."""
+    random = Random(f"disk {seed}")
+    if random.random() >= 1 / 8:
+        return ()
+    return tuple(
+        (random.randrange(200), "read-only", clients[0], random.choice(_READ_ONLY_SECONDS))
+        for _ in range(random.choice((1, 1, 2)))
+    )
+
+
 def life_window_of(seed: int, life: int) -> int:
     """For a fifth of the seeds each life of the exchange has another window."""
     return byte_window_of(seed if Random(f"windows {seed}").random() < 0.8 else seed + life * _BATCH_SHIFT)
@@ -233,6 +252,15 @@ class KeptRun:
         """The highest that the exchange has ever told."""
         self.broken: list[str] = []
         self.seen: Counter[str] = Counter()
+        followed = Parameters(
+            consumers=len(plan.consumers),
+            row_permits=plan.kept_rows,
+            staging_rows=_STAGING_ROWS if plan.batches else 0,
+            horizon=self._all_rows,
+            expires=expire_seconds_of(seed) is not None,
+            faults=UNLIMITED,
+        )
+        self.oracle = KeptOracle(followed, plan.consumers, self.broken, key_of_kept(followed))
         self._exchange: Host
         self._lives = 0
         self._next_has_power = True
@@ -242,9 +270,10 @@ class KeptRun:
 
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
-        outcome = Outcome(self.seed, seen=self.seen)
+        outcome = Outcome(self.seed, seen=self.seen, steps=self.oracle.steps, states=self.oracle.states)
+        books = patch.object(replay_channel, "ReplayBooks", self.oracle.books)
         try:
-            with simulated_run(self.world, outcome):
+            with books, simulated_run(self.world, outcome):
                 try:
                     self._run()
                 finally:
@@ -269,7 +298,8 @@ class KeptRun:
         for name in plan.consumers:
             self._add(name, self._consume)
         self._add("closer", self._close)
-        for turn, what, whose, seconds in (*plan.troubles, *rarer_troubles(self.seed, plan.clients)):
+        rarer = (*rarer_troubles(self.seed, plan.clients), *read_only_troubles(self.seed, plan.clients))
+        for turn, what, whose, seconds in (*plan.troubles, *rarer):
             world.at_turn(turn, self._bring, what, whose, seconds)
         if (turn := twin_at(self.seed)) and plan.producers:
             world.at_turn(turn, self._begin_twin, self.clients["producer0"])
@@ -321,7 +351,7 @@ class KeptRun:
                     retention=Retention.REPLAY,
                     consumers=plan.consumers,
                     kept_rows=plan.kept_rows,
-                    staging_rows=64,
+                    staging_rows=_STAGING_ROWS,
                     expire_seconds=expire_seconds_of(self.seed),
                 )
                 if channel.books.next_row < self.next_row:
@@ -337,7 +367,8 @@ class KeptRun:
         except StoreError as error:
             if self.disk.is_dead:
                 return
-            if self.disk.faults.capacity_bytes == NEVER and self.disk.failed_flushes == failed:
+            faults = self.disk.faults
+            if faults.capacity_bytes == NEVER and not faults.is_read_only and self.disk.failed_flushes == failed:
                 self.broken.append(f"the store does not open: {error}")
                 self.world.stop()
             else:
@@ -389,6 +420,10 @@ class KeptRun:
                 world.tell(EXCHANGE, f"has a full disk for {seconds:g} s")
                 self.disk.faults.capacity_bytes = self.disk.used_bytes() + _FULL_BYTES
                 world.after(seconds, self._make_room)
+            case "read-only":
+                world.tell(EXCHANGE, f"has a read-only disk for {seconds:g} s")
+                self.disk.faults.is_read_only = True
+                world.after(seconds, self._mount_again)
             case "cut":
                 open_ = [ends for ends in network.open_connections() if ends[0].host is client.host]
                 if not open_:
@@ -421,6 +456,9 @@ class KeptRun:
 
     def _make_room(self) -> None:
         self.disk.faults.capacity_bytes = NEVER
+
+    def _mount_again(self) -> None:
+        self.disk.faults.is_read_only = False
 
     # Clients.
 
@@ -576,6 +614,7 @@ class KeptRun:
     async def _read_on(self, client: _Client) -> None:
         """Read from the last acknowledged row on; a second of its rows, and the end, are acknowledged."""
         row, client.at = client.told, None
+        self.oracle.lose(client.name)
         async with get(
             ADDRESS,
             CHANNEL,
@@ -599,6 +638,7 @@ class KeptRun:
                         row = client.at = row + 1
                     if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
                         await self._acknowledge(orders, client, row)
+                self.oracle.end(client.name)
                 await self._acknowledge(orders, client, row)
 
     def _note_grown(self, client: _Client, row: int, value: int, *grown: int | None) -> None:
@@ -622,6 +662,7 @@ class KeptRun:
     def _note_value(self, client: _Client, row: int, value: int) -> None:
         if self.values.setdefault(row, value) != value:
             self.broken.append(f"row {row} was {self.values[row]}, and is {value} for {client.name}")
+        self.oracle.take(client.name, row)
         self.read[client.name].add(row)
         self.next_row = max(self.next_row, row + 1)
 
@@ -682,7 +723,7 @@ class KeptRun:
     def _judge_file(self) -> None:
         """The exchange has stopped, or died while it stopped; everything was acknowledged."""
         self.disk.crash()
-        self.disk.faults.fails_next_flush = False
+        self.disk.faults.fails_next_flush = self.disk.faults.is_read_only = False
         self.system.go_on(had_power=False)
         with SqliteStore(self.system.folder, self.system) as store:
             (place,) = store.open_channels([CHANNEL], parameters=self.plan.parameters, consumers=self.plan.consumers)

@@ -262,6 +262,7 @@ class MuteRun:
         self.broken: list[str] = []
         self.seen: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
+        self.states: set[object] = set()
         self.lives: list[Life] = []
         self._now: dict[Part, Life] = {}
         self._outside: dict[str, Host] = {}
@@ -278,7 +279,7 @@ class MuteRun:
 
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
-        outcome = Outcome(self.plan.seed, seen=self.seen, steps=self.steps)
+        outcome = Outcome(self.plan.seed, seen=self.seen, steps=self.steps, states=self.states)
         with simulated_run(self.world, outcome):
             self._run()
             outcome.broken += self.broken
@@ -413,7 +414,12 @@ class MuteRun:
             hear=hear,
         )
         pipeline = JudgedPipeline(
-            life.name, hear=hear, broken=self.broken, steps=self.steps, stall_seconds=settings.stall_seconds
+            life.name,
+            hear=hear,
+            broken=self.broken,
+            steps=self.steps,
+            states=self.states,
+            stall_seconds=settings.stall_seconds,
         )
         worker = life.worker = Worker(settings, pipeline, saving, words)
         try:

@@ -19,6 +19,7 @@ from permitflow_model.kernel.family import Members, NamedFamily
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.mute import SYSTEM, Parameters, Sink, Source, State, is_marked, is_mute
 from permitflow_model.mute import Signal as ModelSignal
+from tests.simulator.coverage import mute_key
 
 _INVARIANTS: Final = ("InOrder", "OnItsWay", "NoEarlyUnmute", "Settled")
 _MORE_THAN_HIGH: Final = 2
@@ -127,7 +128,14 @@ class JudgedPipeline(Pipeline):
     """A pipeline whose graph the model judges whenever it has settled."""
 
     def __init__(
-        self, name: str, *, hear: Callable[[Event], None], broken: list[str], steps: Counter[str], stall_seconds: float
+        self,
+        name: str,
+        *,
+        hear: Callable[[Event], None],
+        broken: list[str],
+        steps: Counter[str],
+        states: set[object],
+        stall_seconds: float,
     ) -> None:
         """Nothing flows yet.
 
@@ -136,11 +144,12 @@ class JudgedPipeline(Pipeline):
             hear: see ``Pipeline``.
             broken: gets what the model does not allow.
             steps: counts what was judged.
+            states: gets those of the model.
             stall_seconds: see ``Pipeline``.
         """
         super().__init__(stall_seconds=stall_seconds, hear=hear)
         self.graph: WatchedGraph = WatchedGraph()
-        self._process, self._broken, self._steps = name, broken, steps
+        self._process, self._broken, self._steps, self._states = name, broken, steps, states
         self._watched: dict[str, _Watched] = {}
         self._shape: tuple[int, frozenset[str]] | None = None
         self._judged = -1, -1
@@ -193,6 +202,8 @@ class JudgedPipeline(Pipeline):
             self._break(f"it has settled, and these signals are in flight: {self.graph.in_flight}")
             return
         parameters, state = self._seen()
+        if parameters.sources:
+            self._states.add(mute_key(parameters, state))
         for name in _INVARIANTS:
             if not SYSTEM.invariants[name](state, parameters):
                 known = {node: dict(self.graph.heard(node)) for node in self._nodes()}

@@ -1,7 +1,6 @@
 """Many schedules, in several processes, and what is reported of them."""
 
 import gc
-import logging
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -110,7 +109,6 @@ def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Iter
     parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
     some = partial(run_some, subject=subject)
     if jobs == 1:
-        _log_nothing()
         yield from map(some, parts)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_process) as pool:
@@ -123,9 +121,3 @@ def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Iter
 def _begin_process() -> None:
     """Ctrl-C reaches all processes of a terminal; the first one says what is to be done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _log_nothing()
-
-
-def _log_nothing() -> None:
-    """Thousands of exchanges meet disks that fail; what one of them logs is told with its story."""
-    logging.getLogger("permitflow").addHandler(logging.NullHandler())

@@ -66,8 +66,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "tests.simulator.kept:run_seed",
         "Simulated channels that keep rows",
         "Named producers, a writer of staged batches, consumers and an exchange with a store on a simulated disk, "
-        "which loses what was not flushed, tears writes, fills up, is slow, and fails to flush. Processes die at any "
-        "await, clocks jump, and all go on as their users do.",
+        "which loses what was not flushed, tears writes, fills up, becomes read-only, is slow, and fails to flush. "
+        "Processes die at any await, clocks jump, and all go on as their users do. The model judges each step as it "
+        "happens.",
         (
             "client",
             "clock",
@@ -81,6 +82,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
             "power",
             "published",
             "published before",
+            "read-only",
             "silence",
             "slow disk",
             "gave up in the exchange",
@@ -89,6 +91,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ),
         (
             "each row once, in the order of its producer",
+            _STEPS,
             "what the exchange has told stays: counts of rows, positions, published batches",
             "a published batch is there as a whole, once",
             "a store opens after any crash",

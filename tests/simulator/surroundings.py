@@ -1,5 +1,6 @@
 """What production code asks of its machine, replaced for a simulated world: clocks, sockets, chance and one thread."""
 
+import logging
 import random
 import secrets
 import socket
@@ -118,15 +119,30 @@ def simulated(world: World) -> Iterator[None]:
         random.setstate(state)
 
 
+class _Storyteller(logging.Handler):
+    """What the package logs is told with the story, and not on the terminal."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._world.story is not None:
+            self._world.story.append((self._world.now, "log", record.getMessage()))
+
+
 @contextmanager
 def simulated_run(world: World, outcome: Outcome) -> Iterator[None]:
     """The same until this world ends; the outcome gets what is the same of all worlds."""
+    log, storyteller = logging.getLogger("permitflow"), _Storyteller(world)
+    log.addHandler(storyteller)
     with simulated(world):
         try:
             yield
             outcome.broken += [problem for host in world.hosts for problem in host.problems]
         finally:
             world.close()
+            log.removeHandler(storyteller)
     outcome.digest, outcome.seconds, outcome.story = world.digest, world.now, world.story or []
 
 

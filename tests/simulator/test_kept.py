@@ -16,7 +16,7 @@ def test_kept_channels_lose_nothing() -> None:
     report = run_some(range(15), "kept")
 
     assert not report.broken, "\n".join(report.in_words())
-    for what in ("crash", "power", "published", "full", "gave up in the exchange"):
+    for what in ("crash", "power", "published", "full", "read-only", "gave up in the exchange"):
         assert report.seen[what] > 0, f"no schedule had {what}"
 
 
@@ -43,6 +43,12 @@ def test_a_seed_of_a_kept_channel_tells_the_same_story_twice() -> None:
     collect()
     assert first.story
     assert (first.digest, first.story) == (second.digest, second.story)
+
+
+def test_what_an_exchange_logs_is_told_with_the_story() -> None:
+    logged = [what for _, where, what in run_seed(34, True).story if where == "log"]
+    assert any("cannot be written" in what for what in logged)
+    assert any("can be written again" in what for what in logged)
 
 
 def test_a_simulated_program_asks_no_real_network(monkeypatch: pytest.MonkeyPatch) -> None:

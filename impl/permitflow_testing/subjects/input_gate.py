@@ -38,14 +38,15 @@ def model_parameters(parameters: GateParameters) -> Parameters:
 
 
 def judge_gate(
-    events: Sequence[Event], parameters: GateParameters, inputs: Sequence[str]
+    events: Sequence[Event], parameters: GateParameters, inputs: Sequence[str], *, keep_path: bool = False
 ) -> Replay[World[State], Event]:
     """Are these events of one process, of both ends of all inputs, a behaviour of the specification?
 
-    ``inputs`` are the names of the recorded streams; events of other streams are left out.
+    ``inputs`` are the names of the recorded streams; events of other streams are left out.  With ``keep_path`` the
+    worlds have the model's steps that led to them.
     """
     names = {channel: name for name, channel in enumerate(inputs)}
-    explanation = GateExplanation(model_parameters(parameters), names)
+    explanation = GateExplanation(model_parameters(parameters), names, keep_path=keep_path)
     logs = [[event for event in events if event.channel in names]]
     return replay(explanation, explanation.start(), logs, check_every=_CHECK_EVERY)
 
