@@ -318,12 +318,19 @@ async def metrics_at(address: str, collector: ExchangeCollector) -> AsyncIterato
 
     class Handler(MetricsHandler):
         timeout = READER_SECONDS
+        is_answering = False
 
         def do_GET(self) -> None:  # noqa: N802  # so http.server calls it
             try:
                 super().do_GET()
             except TimeoutError:
+                if self.is_answering:  # the reader takes nothing, and hears nothing else
+                    raise
                 self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the exchange does not answer: it is busy, or ends")
+
+        def send_response(self, code: int, message: str | None = None) -> None:
+            self.is_answering = True
+            super().send_response(code, message)
 
     # The library's own server has a thread for each reader, however many there are, and waits for them for ever.
     try:

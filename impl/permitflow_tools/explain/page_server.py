@@ -12,6 +12,8 @@ from threading import Thread
 from time import monotonic
 from typing import Any, TypeVar
 
+from permitflow.carriers.accepting import place
+
 __all__ = ["ANSWER_SECONDS", "MOST_READERS", "READER_SECONDS", "PageHandler", "PageServer", "serving"]
 
 MOST_READERS = 16
@@ -43,9 +45,8 @@ class PageServer(ThreadingMixIn, TCPServer):
         self._loop = asyncio.get_running_loop()
         self._until: dict[socket.socket, float] = {}
         """When each reader must have had its answer; the threads of those take themselves out."""
-        (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        self.address_family = family
-        super().__init__(address, handler)  # type: ignore[arg-type]  # any family's
+        self.address_family, address = place(host, port, socket.SOCK_STREAM)
+        super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread, if there are not too many."""

@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
+from prometheus_client.core import Metric
 
 from permitflow.client import get, put
 from permitflow.errors import UnauthenticatedError
@@ -30,12 +33,14 @@ from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.stream.traffic import rates_between
 from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
+from permitflow_tools.cli import serving as cli_serving
 from permitflow_tools.cli.serve_reports import ServeReport
 from permitflow_tools.cli.serving import metrics_at
 from permitflow_tools.explain import page_server
 from permitflow_tools.explain.page_server import MOST_READERS
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.support.serving import address_of, line_of
+from tests.support.turns import until
 
 ROWS_OF_CHUNK = 100
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -388,6 +393,39 @@ async def test_a_reader_of_metrics_is_told_that_the_exchange_is_busy(monkeypatch
     async with metrics_at("127.0.0.1:0", ExchangeCollector(Exchange(), look)) as address:
         with pytest.raises(HTTPError, match="503: the exchange does not answer"):
             await asyncio.to_thread(urlopen, address, timeout=30)
+
+
+async def test_a_reader_that_takes_nothing_hears_no_second_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Large(ExchangeCollector):
+        def collect(self) -> Iterable[Metric]:
+            yield Metric("large", "x" * 16_000_000, "gauge")
+
+    def readers() -> bool:
+        return any("process_request_thread" in thread.name for thread in threading.enumerate())
+
+    answers = list[object]()
+    monkeypatch.setattr(cli_serving, "READER_SECONDS", 0.1)
+    monkeypatch.setattr(BaseHTTPRequestHandler, "send_error", lambda *error: answers.append(error))
+    async with metrics_at("127.0.0.1:0", Large(Exchange())) as address, asyncio.timeout(30.0):
+        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))) as reader:
+            reader.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert await asyncio.to_thread(reader.recv, 12) == b"HTTP/1.0 200"
+            await until(lambda: not readers())
+    assert answers == []
+
+
+async def test_metrics_at_a_name_of_both_families_are_at_that_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET6, 1, 6, "", ("::1", 0, 0, 0)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", 0))]
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        metrics = metrics_at("both.example:0", ExchangeCollector(Exchange()))
+        address = await metrics.__aenter__()
+    try:
+        port = int(address.rpartition(":")[2].partition("/")[0])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+    finally:
+        await metrics.__aexit__(None, None, None)
 
 
 async def test_readers_of_metrics_that_say_nothing_take_few_places() -> None:
