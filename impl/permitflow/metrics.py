@@ -88,7 +88,7 @@ _OF_EXCHANGE: Mapping[str, _Figure] = {
         "What it may be at most; none without such a limit.", lambda all_: all_.admission.limits.max_memory
     ),
     "certificate_not_before_timestamp_seconds": _Figure(
-        "When the certificate that clients see begins to be valid; none without TLS.",
+        "When the certificate that clients see begins to be valid, or one behind it that ends first; none without TLS.",
         lambda all_: None if all_.certificate is None else all_.certificate.begins_at,
         min,
     ),

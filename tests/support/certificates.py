@@ -17,9 +17,9 @@ PAST, FUTURE = ((datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzin
 class Certificates:
     """Of one authority; each has the name of its files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, authority: trustme.CA | None = None) -> None:
         self._folder = folder
-        self._authority = trustme.CA()
+        self._authority = authority or trustme.CA()
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(self.ca)
 
@@ -29,6 +29,13 @@ class Certificates:
         folder = self._folder / "others"
         folder.mkdir(exist_ok=True)
         return Certificates(folder)
+
+    @cached_property
+    def between(self) -> "Certificates":
+        """Of one for which this one answers; it is valid until the year 3000."""
+        folder = self._folder / "between"
+        folder.mkdir(exist_ok=True)
+        return Certificates(folder, self._authority.create_child_ca())
 
     def write(self, file: Path, *names: str, life: Life | None = None) -> Path:
         """A certificate for these names and its key, in one file."""

@@ -17,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Signature = tuple[tuple[int, int, int] | None, ...]
+_said: dict[tuple[File, ...], tuple[Signature, set[str]]] = {}
+"""Of files that have changed, in which way: several in this process may read the same ones."""
 _AGAIN_SECONDS = 5.0
 """Files that cannot be used are read again after this time: large ones would be read for each connection."""
 
@@ -34,7 +36,7 @@ class FromFiles(Generic[T]):
         Raises:
             InvalidParametersError: as ``make``.
         """
-        self._files, self._make = files, make
+        self._files, self._make = tuple(files), make
         self._signature = self._signed()
         self._value = make()
         self._refused: Signature | None = None
@@ -57,16 +59,26 @@ class FromFiles(Generic[T]):
             self._value = self._make()
         except (InvalidParametersError, OSError) as error:  # a file may go while it is read, and descriptors may lack
             if signature != self._refused:
-                _log.warning("changed files cannot be used, and the former ones hold: %s", error)
+                words = f"changed files cannot be used, and the former ones hold: {error}"
+                self._say(logging.WARNING, signature, words)
             self._refused, self._again = signature, monotonic() + _AGAIN_SECONDS
             return self._value
         # Who was warned wants to know.
         level, words = logging.INFO, "read again, because changed"
         if self._refused is not None:
             level, words = logging.WARNING, "changed files can be used again, and hold"
-        _log.log(level, "%s: %s", words, ", ".join(map(str, self._files)))
+        self._say(level, signature, f"{words}: {', '.join(map(str, self._files))}")
         self._signature, self._refused = signature, None
         return self._value
+
+    def _say(self, level: int, signature: Signature, words: str) -> None:
+        """Say it once, whoever else reads these files."""
+        of, said = _said.get(self._files, ((), set()))
+        if of != signature:
+            of, said = _said[self._files] = signature, set()
+        if words not in said:
+            said.add(words)
+            _log.log(level, "%s", words)
 
     def _require_files(self) -> None:
         """A pipe may have taken a file's place: nobody knows when it can be read to its end."""

@@ -156,7 +156,7 @@ class Exchange:
         """What is open, and may be."""
         self._memory: dict[str, Slot] = {}  # of channels
         self._servers = set[object]()
-        self._certificates: dict[Security, CertificateWatch] = {}
+        self._certificates: dict[object, tuple[Security, CertificateWatch]] = {}  # by server
         self._past_lives = 0
         """How many channels were removed or reset: their names are not kept."""
 
@@ -193,24 +193,25 @@ class Exchange:
             channel.expiring.go_on()
 
     async def end_serving(self, server: object) -> None:
-        """A server is over.  With the last one, all background work ends: the store may be closed."""
+        """A server is over, or cannot begin.  With the last one, all background work ends: the store may be closed."""
         self._servers.discard(server)
+        self._certificates.pop(server, None)
         if not self._servers:
-            self._certificates.clear()
             writing = self.staging.stop().union(*(channel.expiring.stop() for channel in self._keepers))
             if writing:
                 await asyncio.wait(writing)
 
-    def certificate_watch(self, security: Security) -> CertificateWatch:
-        """One for all servers that show the same certificate."""
-        if (watch := self._certificates.get(security)) is None:
-            watch = self._certificates[security] = CertificateWatch(security)
+    def certificate_watch(self, server: object, security: Security) -> CertificateWatch:
+        """That of a server: one for all that show the same certificate."""
+        watches = (watch for shown, watch in self._certificates.values() if shown == security)
+        watch = next(watches, None) or CertificateWatch(security)
+        self._certificates[server] = security, watch
         return watch
 
     @property
     def certificate(self) -> Validity | None:
         """Of the certificates that its servers show, the one that expires first; None: they show none."""
-        found = (watch.validity for watch in self._certificates.values())
+        found = (watch.validity for _, watch in self._certificates.values())
         return min(filter(None, found), key=lambda each: each.ends_at, default=None)
 
     @property

@@ -598,8 +598,12 @@ class ExchangeServer:
             TransportError: the server cannot listen at the address.
             InvalidParametersError: a file of ``security`` cannot be used any more.
         """
-        watch = None if self._security.certificate is None else self._exchange.certificate_watch(self._security)
-        await self._listener.start()
+        watch = None if self._security.certificate is None else self._exchange.certificate_watch(self, self._security)
+        try:
+            await self._listener.start()
+        except BaseException:
+            await self._exchange.end_serving(self)
+            raise
         self._exchange.begin_serving(self)
         if self._access is not None:
             self._following.append(lasting_task(self._access.follow(), name="following the file of rights"))

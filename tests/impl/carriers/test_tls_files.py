@@ -48,6 +48,25 @@ def test_wrong_files_are_not_read_for_each_connection(tmp_path: Path) -> None:
     assert read == ["1", "wrong", "right again"]
 
 
+def test_what_becomes_of_changed_files_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "value"
+    file.write_text("1")
+
+    def make() -> int:
+        try:
+            return int(file.read_text())
+        except ValueError:
+            raise InvalidParametersError(name="rights", value=str(file), rule="must be right") from None
+
+    values = [FromFiles([file], make) for _ in range(3)]
+    for text, found in (("wrong", 1), ("22", 22), ("wrong again", 22), ("333", 333)):
+        file.write_text(text)
+        assert [value.current() for value in values] == [found] * 3
+    told = [record.getMessage().partition(":")[0] for record in caplog.records]
+    wrong, right = "changed files cannot be used, and the former ones hold", "changed files can be used again, and hold"
+    assert told == [wrong, right] * 2
+
+
 def test_a_pipe_in_a_files_place_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "rights"
     file.write_text("former")

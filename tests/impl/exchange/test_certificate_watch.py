@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from permitflow.client import Security
+from permitflow.errors import TransportError
 from permitflow.exchange import Exchange, ExchangeServer, certificate_watch
 from permitflow.exchange.certificate_watch import CertificateWatch
 from tests.support.certificates import LOCAL, PAST, Certificates
@@ -98,3 +99,26 @@ async def test_a_certificate_at_two_addresses_is_told_once(
         await until(lambda: bool(caplog.records))
         await turns()
         assert [record.getMessage().count("it has expired") for record in caplog.records] == [1]
+
+
+def test_one_between_it_and_its_ca_that_ends_first_is_told(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = datetime(3000, 1, 1, tzinfo=UTC)
+    life = PAST[0], end + timedelta(days=300)
+    file = certificates.between.write(tmp_path / "server.pem", *LOCAL, life=life)
+    monkeypatch.setattr(certificate_watch, "time", lambda: end.timestamp() - 3600.0)
+    watch = CertificateWatch(Security(certificate=file))
+    watch.look()
+    assert "which is between it and its CA, expires within a day, at 3000-01-01 00:00 UTC" in caplog.text
+    assert watch.validity is not None
+    assert watch.validity.ends_at == end.timestamp()
+
+
+async def test_a_server_that_cannot_listen_leaves_no_certificate(certificates: Certificates) -> None:
+    exchange = Exchange()
+    async with ExchangeServer(exchange) as server:
+        with pytest.raises(TransportError):
+            async with ExchangeServer(exchange, server.address, security=certificates.server):
+                pass
+        assert exchange.certificate is None
