@@ -16,8 +16,8 @@ from permitflow.carriers.packet_filter import drop_from
 _DESCRIPTORS: Final = "/proc/self/fd"
 _BYTES_AT_ONCE: Final = 1 << 20
 _INFO_BYTES: Final = 136
-_RECEIVED: Final = slice(128, 136)
-"""Where Linux writes ``tcpi_bytes_received`` in its ``tcp_info`` (linux/tcp.h, of 4.1 and later)."""
+_ACKNOWLEDGED, _RECEIVED = slice(120, 128), slice(128, 136)
+"""Where Linux writes ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` in its ``tcp_info`` (linux/tcp.h, from 4.1 on)."""
 
 
 class Name(NamedTuple):
@@ -42,6 +42,14 @@ def _plain(host: str) -> str:
     found = ip_address(host.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(mapped or found)
+
+
+class Traffic(NamedTuple):
+    """How many bytes a connection has had so far."""
+
+    received_bytes: int
+    acknowledged_bytes: int
+    """Of what this end has sent, as much as the peer's kernel has."""
 
 
 class _Entry(NamedTuple):
@@ -109,15 +117,15 @@ class GrpcConnections:
                     pass  # gRPC would go through all that has come
             return True
 
-    def received_bytes(self, name: Name) -> int | None:
-        """How much the kernel has received of this connection, of which a look has told; None: nobody knows."""
+    def traffic(self, name: Name) -> Traffic | None:
+        """Of this connection, of which a look has told, as the kernel has counted it; None: nobody knows."""
         if (entry := self._by_name.get(name)) is None:
             return None
         with _opened(entry) as found:
             if found is None:
                 return None
             info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        return int.from_bytes(info[_RECEIVED], sys.byteorder)
+        return Traffic(*(int.from_bytes(info[part], sys.byteorder) for part in (_RECEIVED, _ACKNOWLEDGED)))
 
     def _name_in(self, found: socket.socket) -> Name | None:
         if not self._is_of_port(found):

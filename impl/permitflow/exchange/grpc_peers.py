@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import MOST_UNREAD_BYTES
-from permitflow.carriers.grpc_connections import GrpcConnections, Name
+from permitflow.carriers.grpc_connections import GrpcConnections, Name, Traffic
 from permitflow.errors import LimitReachedError, PermitflowError
 from permitflow.exchange.admission import Admission, peer_key
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
@@ -34,8 +34,8 @@ _AT_ONCE: Final = 256
 """So many connections are measured before other tasks have their turn."""
 _OF_STREAM_BYTES: Final = MOST_UNREAD_BYTES + MAX_MESSAGE_BYTES
 """What gRPC may hold of a stream, once it was answered: before that, a right client sends its first message only."""
-_UNDER_WAY_SECONDS: Final = 5.0
-"""So long what a stream has sent may still come when it is over here."""
+_UNDER_WAY_SECONDS: Final = 60.0
+"""So long what a stream has sent may still come when it is over here: over a slow network, or one that was silent."""
 _MOST_LEAVING: Final = 1_024
 """Streams that are over: more than this many are not told apart; some systems measure nothing, and forget none."""
 _OF_CONNECTION_BYTES: Final = 64 << 10
@@ -46,6 +46,8 @@ _OF_MESSAGE_BYTES: Final = 64
 """The same of each message: its length, a frame's header and a record's make 36."""
 _QUIET_BYTES_PER_SECOND: Final = 64 << 10
 """Of a connection that is never hung up on for its noise: a consumer's feedback and its frames make a third of that."""
+_OF_SENT: Final = 256
+"""Of so many bytes that the peer has taken, one more: it gives room back, for each 32 KiB, and measures its line."""
 _MOST_EXCESSES: Final = 1
 """A client that has not heard yet how long headers may be is told so by an error, and may call again."""
 
@@ -71,6 +73,8 @@ class _Calls:
         self.excesses = 0
         self._measured_at, self._noise_bytes = now, 0
         """What has come that is no message, nor may be of one that is coming, nor was left unread by a stream."""
+        self._taken_bytes = 0
+        """What the peer had taken then of what the exchange sends."""
         self._quiet_bytes = 0
         """What has come that is no message, and does not count: slowly enough, or left unread by streams."""
         self._over_bytes = 0
@@ -102,20 +106,21 @@ class _Calls:
         before_bytes = next(iter(self.arriving.values()), 0)
         return received_bytes - before_bytes - self.messages_bytes > max(FRAMES_BYTES, self._calls_bytes)
 
-    def note_noise(self, received_bytes: int, now: float) -> tuple[int, bool]:
+    def note_noise(self, traffic: Traffic, now: float) -> tuple[int, bool]:
         """By how much there is more noise than the last time, and whether that is more than feedback makes.
 
         There is less if a message has been handed over since.
         """
-        rest_bytes = max(0, received_bytes - self.messages_bytes - _OF_CONNECTION_BYTES)
-        most_bytes = int((now - self._measured_at) * _QUIET_BYTES_PER_SECOND)
+        rest_bytes = max(0, traffic.received_bytes - self.messages_bytes - _OF_CONNECTION_BYTES)
+        taken_bytes = traffic.acknowledged_bytes - self._taken_bytes
+        most_bytes = int((now - self._measured_at) * _QUIET_BYTES_PER_SECOND) + taken_bytes // _OF_SENT
         self._quiet_bytes = min(rest_bytes, self._quiet_bytes + most_bytes)
         while self._leaving and self._leaving[0] < now:
             self._keep_unread(rest_bytes - self._quiet_bytes)
         former_bytes = self._noise_bytes
         self._noise_bytes = max(0, rest_bytes - self._quiet_bytes - self._calls_bytes)
         grown_bytes = self._noise_bytes - former_bytes
-        self._measured_at = now
+        self._measured_at, self._taken_bytes = now, traffic.acknowledged_bytes
         return grown_bytes, grown_bytes > most_bytes
 
     def _keep_unread(self, unread_bytes: int) -> None:
@@ -124,6 +129,10 @@ class _Calls:
         unread_bytes = min(_OF_STREAM_BYTES, max(0, unread_bytes))
         self._quiet_bytes += unread_bytes
         self.arriving = {call: before_bytes + unread_bytes for call, before_bytes in self.arriving.items()}
+
+    def follow_on(self) -> None:
+        """They may be of another connection from now on, of the same name."""
+        self._noise_bytes = self._taken_bytes = 0
 
     def begin(self, call: Call, is_stream: bool) -> None:
         """It has said what it wants."""
@@ -184,8 +193,8 @@ class GrpcPeers:
             yield lambda: None
             return
         calls = self._calls_of(name)
-        received_bytes = self._connections.received_bytes(name) if calls.messages_bytes else None
-        calls.arriving[call] = 0 if received_bytes is None else received_bytes - calls.messages_bytes
+        traffic = self._connections.traffic(name) if calls.begun or calls.messages_bytes else None
+        calls.arriving[call] = 0 if traffic is None else traffic.received_bytes - calls.messages_bytes
         self._arriving[name] = calls
         self._has_arrival.set()
 
@@ -260,15 +269,15 @@ class GrpcPeers:
         """Hang up on connections of which more has come than their calls may have sent."""
         now = asyncio.get_running_loop().time()
         for name in names:
-            calls, received_bytes = self._calls.get(name), self._connections.received_bytes(name)
-            if calls is None or received_bytes is None:  # it has gone since it was looked at, or was refused
+            calls, traffic = self._calls.get(name), self._connections.traffic(name)
+            if calls is None or traffic is None:  # it has gone since it was looked at, or was refused
                 continue
-            noise_bytes, is_loud = calls.note_noise(received_bytes, now)
+            noise_bytes, is_loud = calls.note_noise(traffic, now)
             seconds = self._admission.noise(_written(name), noise_bytes) if noise_bytes else 0.0
             if is_over := is_loud and seconds > 0.0:
                 self._shut_out_peer(peer_key(_written(name)), seconds, now)
             is_arriving = name in self._handshakes or name in self._arriving
-            if is_over or (is_arriving and calls.is_too_much(received_bytes)):
+            if is_over or (is_arriving and calls.is_too_much(traffic.received_bytes)):
                 self._has_hung_up |= self._connections.hang_up(name)
 
     def _shut_out_peer(self, key: str, seconds: float, now: float) -> None:
@@ -286,8 +295,9 @@ class GrpcPeers:
     def _look(self) -> None:
         self._has_hung_up = False
         come, gone = self._connections.look()
+        here = {*come}
         for name in gone:
-            self._forget(name)
+            self._forget(name, is_here=name in here)
         for name in sorted(come, key=lambda name: name not in self._calls):  # who has called was there before
             self._admit(name)
         self._has_excess.clear()
@@ -340,10 +350,13 @@ class GrpcPeers:
         if (handshake := self._handshakes.pop(name, None)) is not None:
             handshake[1].close()
 
-    def _forget(self, name: Name) -> None:
+    def _forget(self, name: Name, *, is_here: bool = False) -> None:
+        """It has gone; ``is_here``: another one of its name has come."""
         self._end_handshake(name)
-        if (calls := self._calls.get(name)) is not None and calls.are_over:
-            del self._calls[name]  # else some may be of the next one of this name
+        if (calls := self._calls.get(name)) is not None:
+            calls.follow_on()
+            if calls.are_over and not is_here:
+                del self._calls[name]  # else some may be of the next one of this name
         if (hold := self._holds.pop(name, None)) is not None:
             hold.close()
 

@@ -66,6 +66,17 @@ def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> 
         assert accepted.recv(1) == b""
 
 
+def test_what_has_come_and_what_the_peer_has_taken_is_told(server: socket.socket) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+        accepted.sendall(bytes(3_000))
+        client.recv(3_000, socket.MSG_WAITALL)
+        client.sendall(bytes(1_000))
+        accepted.recv(1_000, socket.MSG_WAITALL)
+        (name,), _ = connections.look()
+        assert connections.traffic(name) == (1_000, 3_000)
+
+
 def test_another_connection_of_the_descriptor_is_not_hung_up_on(server: socket.socket) -> None:
     connections = GrpcConnections(server.getsockname()[1])
     with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
@@ -73,7 +84,7 @@ def test_another_connection_of_the_descriptor_is_not_hung_up_on(server: socket.s
         with socket.create_connection(server.getsockname()) as other, server.accept()[0] as newer:
             os.dup2(newer.fileno(), accepted.fileno())
             assert not connections.hang_up(Name(*client.getsockname()))
-            assert connections.received_bytes(Name(*client.getsockname())) is None
+            assert connections.traffic(Name(*client.getsockname())) is None
             newer.sendall(b"x")
             assert other.recv(1) == b"x"
 

@@ -15,7 +15,8 @@ import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import MOST_CALLS, MOST_UNREAD_BYTES, PUT_STREAM
-from permitflow.carriers.grpc_connections import GrpcConnections, Name
+from permitflow.carriers.deadlines import SILENCE_SECONDS
+from permitflow.carriers.grpc_connections import GrpcConnections, Name, Traffic
 from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers, server
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
@@ -24,6 +25,7 @@ from permitflow.exchange.limits import Limits
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
 from tests.hostile.byte_grammar import CONTINUATION, DATA, HEADERS, PING, PREFACE, SETTINGS, call_of, frame, message
+from tests.support.simulated_time import simulated
 from tests.support.turns import turns, until
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much has come")
@@ -49,7 +51,7 @@ class OneConnection(GrpcConnections):
         super().__init__(0)
         self.is_here = is_here
         self.is_seen = self.is_hung_up = False
-        self.came_bytes = self.looks = self.measures = self.failures = 0
+        self.came_bytes = self.taken_bytes = self.looks = self.measures = self.failures = 0
         self.dropped: tuple[str, ...] = ()
         self.can_drop = True
 
@@ -60,9 +62,9 @@ class OneConnection(GrpcConnections):
         self.is_seen = self.is_here
         return come, gone
 
-    def received_bytes(self, name: Name) -> int | None:
+    def traffic(self, name: Name) -> Traffic | None:
         self.measures += 1
-        return self.came_bytes if self.is_seen and name == PEER else None
+        return Traffic(self.came_bytes, self.taken_bytes) if self.is_seen and name == PEER else None
 
     def drop_from(self, networks: Sequence[str]) -> bool:
         if self.can_drop:
@@ -304,6 +306,17 @@ async def test_what_came_before_a_call_is_not_of_its_message() -> None:
             await until(lambda: connections.is_hung_up)
 
 
+async def test_pings_beside_a_silent_call_are_not_of_the_next_one() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call(), is_stream=False) as begin:
+            begin()
+            connections.came_bytes = MOST_REQUEST_BYTES + BURST_BYTES  # in days
+            with peers.call(CALLER, Call()):
+                await measured(connections)
+                assert not connections.is_hung_up
+
+
 async def test_what_came_before_older_calls_is_not_of_a_message() -> None:
     """A proxy makes calls for many clients: one of them is always beginning."""
     connections, former = OneConnection(is_here=True), Call()
@@ -499,6 +512,35 @@ async def test_what_is_under_way_when_a_stream_ends_is_no_noise(is_late: bool, m
         await until(lambda: connections.is_hung_up)
 
 
+@simulated
+async def test_what_comes_of_an_ended_stream_after_a_silence_is_no_noise() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+        await asyncio.sleep(2 * SILENCE_SECONDS)
+        connections.came_bytes = MOST_UNREAD_BYTES
+        await asyncio.sleep(2 * SILENCE_SECONDS)
+        assert not connections.is_hung_up
+
+
+@simulated
+async def test_room_that_a_fast_consumer_gives_back_is_no_noise() -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+            for _ in range(600):
+                connections.taken_bytes += 1 << 30
+                connections.came_bytes += 1 << 22
+                await asyncio.sleep(1.0)
+            connections.came_bytes += OF_STREAM_BYTES + BURST_BYTES
+            await asyncio.sleep(1.0)
+            assert not connections.is_hung_up
+            connections.came_bytes += 2 * BURST_BYTES
+            await until(lambda: connections.is_hung_up)
+
+
 @pytest.mark.usefixtures("often")
 async def test_what_an_ended_stream_left_takes_no_room_of_others() -> None:
     connections = OneConnection(is_here=True)
@@ -585,6 +627,45 @@ async def test_calls_of_a_name_that_has_come_again_are_counted() -> None:
 
 
 @pytest.mark.usefixtures("often")
+async def test_a_call_is_counted_that_ended_before_its_name_was_seen_again() -> None:
+    connections, stream = Again(), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            stream.received_bytes = connections.came_bytes = 1 << 30
+        connections.is_again = True
+        await measured(connections)
+        assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_noise_is_not_forgiven_to_who_dials_again_from_its_port() -> None:
+    connections = Again()
+    async with looked_at(connections) as peers:
+        for _ in range(2):
+            with peers.call(CALLER, Call(), is_stream=False) as begin:
+                begin()
+                connections.is_again, connections.came_bytes = False, MOST_REQUEST_BYTES + BURST_BYTES
+                await measured(connections)
+                connections.is_again, connections.came_bytes = True, 0
+                await measured(connections)
+        assert connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+async def test_what_the_former_connection_took_is_no_noise_of_the_next() -> None:
+    connections = Again()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call(), is_stream=False) as begin:
+            begin()
+            connections.taken_bytes = 1 << 40
+            await measured(connections)
+            connections.is_again, connections.taken_bytes = True, 0
+            await measured(connections)
+            assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
 async def test_a_name_that_comes_again_and_is_refused_is_no_fault() -> None:
     connections = Again(Name("127.0.0.2", 1))
     peers = GrpcPeers(Admission(Limits(max_connections=1)), connections, 30.0)
@@ -624,10 +705,10 @@ async def test_a_slow_connection_stays_though_its_peer_is_shut_out(monkeypatch: 
 
         began = 0.0
 
-        def received_bytes(self, name: Name) -> int | None:
+        def traffic(self, name: Name) -> Traffic | None:
             self.began = self.began or time()
             self.came_bytes = int(1.05 * most_bytes_per_second * (time() - self.began))
-            return super().received_bytes(name)
+            return super().traffic(name)
 
     connections, admission = Slow(is_here=True), Admission(Limits())
     async with looked_at(connections, admission) as peers:
@@ -668,9 +749,9 @@ async def test_an_answer_about_health_that_goes_on_allows_no_noise(monkeypatch: 
     noise_bytes = 0
 
     class Noisy(GrpcConnections):
-        def received_bytes(self, name: Name) -> int | None:
-            found = super().received_bytes(name)
-            return None if found is None else found + noise_bytes
+        def traffic(self, name: Name) -> Traffic | None:
+            found = super().traffic(name)
+            return None if found is None else found._replace(received_bytes=found.received_bytes + noise_bytes)
 
     monkeypatch.setattr(server, "GrpcConnections", Noisy)
     async with (
