@@ -184,6 +184,7 @@ class _BlockingStream(_Blocking[R]):
         self.name = channel
         """The channel's name."""
         self._address, self._security = address, security
+        self._is_breaking_off = False
         super().__init__(held, timeout_seconds)
 
     def _open(self, in_vain: Cause) -> None:
@@ -252,15 +253,23 @@ class _BlockingStream(_Blocking[R]):
 
     def _break_off(self, tell: Callable[[], None]) -> None:
         """Let the loop tell the peer, and close; harmless if the stream is over, or the exchange is gone."""
-        held = self._held
-        if self._is_closed or not held.background.is_alive:
-            return
         try:
-            self._is_closed = True
-            held.background.call(tell)
-            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
+            self._begin_to_break_off(tell)
         finally:
             self.close()
+
+    def _begin_to_break_off(self, tell: Callable[[], None]) -> None:
+        if not self._is_closed and self._held.background.is_alive:
+            self._is_closed = self._is_breaking_off = True
+            self._held.background.call(tell)
+
+    def close(self) -> None:
+        """Release this end in any state; waits for the peer only if it is being told why.  Twice is harmless."""
+        try:
+            if self._is_breaking_off:
+                self._held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
+        finally:
+            super().close()
 
 
 class BlockingSink(_BlockingStream[HeldSender]):
@@ -448,6 +457,10 @@ class BlockingSink(_BlockingStream[HeldSender]):
         """
         self._break_off(lambda: self._held.abort(reason))
 
+    def begin_abort(self, reason: str) -> None:
+        """Abort as ``abort`` does, but leave it to ``close`` to wait for that: for who aborts several."""
+        self._begin_to_break_off(lambda: self._held.abort(reason))
+
     @property
     def _lacks_end(self) -> bool:
         return not self._is_closed and self._held.is_open and self._held.wanted_end is None
@@ -463,13 +476,20 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Abort after an exception or without an end, unless the producer can reconnect; then close."""
-        if not self._can_resume:
-            if error is not None:
-                self.abort(left_by(error))
-            elif self._lacks_end:
-                _log.warning(LEFT_ADVICE, self.name)
-                self.abort(LEFT_WITHOUT_END)
-        self.close()
+        try:
+            self.leave(error)
+        finally:
+            self.close()
+
+    def leave(self, error: BaseException | None) -> None:
+        """Begin to abort as the end of a block does that is left, with an error or without one."""
+        if self._can_resume:
+            return
+        if error is not None:
+            self.begin_abort(left_by(error))
+        elif self._lacks_end:
+            _log.warning(LEFT_ADVICE, self.name)
+            self.begin_abort(LEFT_WITHOUT_END)
 
 
 class BlockingSource(_BlockingStream[HeldReceiver]):

@@ -125,8 +125,9 @@ class BlockingDispatch:
 
     def abort(self, reason: str) -> None:
         """Abort every channel: their readers raise ``ChannelAbortedError`` with this reason."""
-        for sink in self.sinks:
-            sink.abort(reason)
+        for sink in self.sinks:  # all hear of it before one is waited for
+            sink.begin_abort(reason)
+        self.close()
 
     def close(self) -> None:
         """Release all ends in any state."""
@@ -145,7 +146,8 @@ class BlockingDispatch:
         if error is not None:
             self.abort(left_by(error))
         for sink in self.sinks:
-            sink.__exit__(None, None, None)
+            sink.leave(None)
+        self.close()
 
 
 def open_dispatch(

@@ -8,8 +8,9 @@ import pytest
 
 from permitflow.client.blocking import open_source
 from permitflow.client.blocking_dispatch import BlockingDispatch, open_dispatch
+from permitflow.client.held import Held
 from permitflow.dispatch import spread, vnode_of
-from permitflow.errors import ChannelAbortedError, DispatchError, PeerTimeoutError
+from permitflow.errors import ChannelAbortedError, ChannelClosedError, DispatchError, PeerTimeoutError
 from permitflow.names import stream_channels
 from permitflow.stream.frames import EndOutcome
 from tests.support.served_exchange import PATIENCE_SECONDS, SCHEMA, ServedExchange
@@ -74,6 +75,28 @@ def test_a_block_that_forgets_the_end_breaks_its_channels(exchange: ServedExchan
     for channel in stream_channels(stream, 2):
         with pytest.raises(ChannelAbortedError, match="left without ending it"):
             read(exchange, channel)
+
+
+@pytest.mark.parametrize("aborts", [True, False])
+def test_all_channels_hear_of_an_abort_before_one_is_waited_for(
+    aborts: bool, exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silent exchange cost a second or two for each channel."""
+    wait, waits = Held.wait_until_over, list[float]()
+
+    def wait_behind_all(held: Held[object], seconds: float) -> None:
+        waits.append(seconds)
+        for sink in dispatch.sinks:
+            with pytest.raises(ChannelClosedError):
+                sink.send(batch(LEFT[:1]))
+        wait(held, seconds)
+
+    with opened(exchange, exchange.stream()) as dispatch:
+        dispatch.send(batch([LEFT[0], RIGHT[0]]))
+        monkeypatch.setattr(Held, "wait_until_over", wait_behind_all)
+        if aborts:
+            dispatch.abort("the test says so")
+    assert waits
 
 
 def test_a_reader_that_needs_no_more_ends_all_channels(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
