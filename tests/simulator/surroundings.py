@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from permitflow import pauses
 from permitflow.carriers import calling, dialling, heartbeat
 from permitflow.carriers.datagrams import udp
 from permitflow.exchange import Security, server
@@ -96,7 +97,7 @@ def simulated(world: World) -> Iterator[None]:
         (server, "socket", sockets),
         (server, "place", lambda host, port, _: (2, (host, port))),
         (calling, "_is_own", lambda *_: False),
-        (calling, "_jitter", random.Random(ids.getrandbits(64))),
+        (pauses, "dice", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
         (mute_sockets, "socket", _SOCKETS_OF_MUTE),
         (udp, "new_socket", DatagramSocket),

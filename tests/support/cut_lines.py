@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from types import MappingProxyType
 from typing import Self
+from unittest.mock import patch
 
+from permitflow import pauses
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.reaching import Destination
@@ -198,7 +200,7 @@ class Network:
     @contextmanager
     def dialled(self) -> Iterator[None]:
         """Clients that are opened in the block dial here."""
-        with dialling_with(self._calling, random=Random(0)):
+        with dialling_with(self._calling), patch.object(pauses, "dice", Random(0)):
             yield
 
     @asynccontextmanager

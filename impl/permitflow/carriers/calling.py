@@ -8,8 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
-from random import Random
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from permitflow.carriers import tcp
 from permitflow.carriers.addresses import Scheme, parsed
@@ -21,6 +20,7 @@ from permitflow.carriers.reaching import Destination
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
 from permitflow.opening import require_extra
 from permitflow.patience import patience
+from permitflow.pauses import pauses
 
 T = TypeVar("T")
 
@@ -29,12 +29,7 @@ Dial: TypeAlias = Callable[[Destination], AbstractAsyncContextManager[Carrier]]
 """Makes a connection on entry, and has released it on exit."""
 
 
-class _Way(NamedTuple):
-    dial: Dial
-    random: Random
-
-
-_chosen: ContextVar[_Way | None] = ContextVar("_chosen", default=None)
+_chosen: ContextVar[Dial | None] = ContextVar("_chosen", default=None)
 
 
 def calling(to: Destination) -> AbstractAsyncContextManager[Carrier]:
@@ -50,7 +45,7 @@ def calling(to: Destination) -> AbstractAsyncContextManager[Carrier]:
     """
     require_seconds(silence_seconds=to.silence_seconds)
     if (chosen := _chosen.get()) is not None:
-        return chosen.dial(to)
+        return chosen(to)
     match parsed(to.address).scheme:
         case Scheme.TCP:
             return tcp.calling(to)
@@ -64,14 +59,9 @@ def calling(to: Destination) -> AbstractAsyncContextManager[Carrier]:
 
 
 @contextmanager
-def dialling_with(way: Dial, *, random: Random) -> Iterator[None]:
-    """Dial in this way within the block, in this task and in those that it starts there.
-
-    Args:
-        way: makes connections.
-        random: for the pauses between attempts.
-    """
-    token = _chosen.set(_Way(way, random))
+def dialling_with(way: Dial) -> Iterator[None]:
+    """Dial in this way within the block, in this task and in those that it starts there."""
+    token = _chosen.set(way)
     try:
         yield
     finally:
@@ -105,7 +95,6 @@ def _is_own(family: int, name: tuple[object, ...]) -> bool:
         return own == name[0]
 
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _ATTEMPT_SECONDS = 10.0
 """The longest attempt: the peer may accept the connection, and say nothing."""
 
@@ -115,8 +104,7 @@ async def reached_again(
 ) -> tuple[T, int]:
     """Dial a peer whose connection was lost until an attempt succeeds; return its result and the number of attempts.
 
-    Before each attempt there is a pause of random length ("full jitter"), so that not all clients of an exchange come
-    at the same moment; its upper bound doubles.  Two lines here, because packages for this have clocks of their own.
+    There is a pause before each attempt.
 
     Args:
         attempt: None, or an error that says that the peer is gone: it was in vain.  Other errors are passed on.
@@ -127,15 +115,11 @@ async def reached_again(
     Raises:
         ResumeTimeoutError: no attempt has succeeded in time.
     """
-    chosen = _chosen.get()
-    random = _jitter if chosen is None else chosen.random
-    attempts = 0
-    last = ""
+    attempts, last, waits = 0, "", pauses()
     try:
         async with patience(seconds):
             while True:
-                most = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempts, 30))
-                await asyncio.sleep(random.uniform(0, most))
+                await asyncio.sleep(next(waits))
                 attempts += 1
                 try:
                     async with asyncio.timeout(_ATTEMPT_SECONDS):
@@ -146,6 +130,3 @@ async def reached_again(
     except TimeoutError:
         words = f"{reason}; the last attempt: {last}" if last else reason
         raise ResumeTimeoutError(who=who, reason=words, seconds=seconds, attempts=attempts) from None
-
-
-_jitter = Random()

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Generic, TypeAlias, TypeVar
 
+from permitflow.pauses import pauses
+
 T = TypeVar("T")
 Name: TypeAlias = tuple[object, ...]
 """An address of a host, with the port."""
 
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.05, 0.5
 NEXT_ADDRESS_SECONDS = 2.0
 """Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
 
@@ -49,7 +50,7 @@ class Dialling(Generic[T]):
 
         Not asyncio's own ``create_connection``: its transport would read into a buffer of its own.
         """
-        has_complained, pause_seconds = False, _FIRST_RETRY_SECONDS
+        has_complained, waits = False, pauses()
         while True:
             try:
                 return await self.connected_at_once()
@@ -57,9 +58,7 @@ class Dialling(Generic[T]):
                 if not has_complained:
                     complain(self.why_not)
                 has_complained = True
-                # The peer may be about to start.
-                await asyncio.sleep(pause_seconds)
-                pause_seconds = min(1.5 * pause_seconds, _LAST_RETRY_SECONDS)
+                await asyncio.sleep(next(waits))  # the peer may be about to start
 
     async def connected_at_once(self) -> T:
         """Try each address of the name once.

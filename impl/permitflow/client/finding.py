@@ -24,16 +24,16 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.patience import Limit
+from permitflow.pauses import pauses
 from permitflow.stream.resuming import ResumeOffer
 
 T = TypeVar("T")
 
 # To the door of an exchange and from there to the right process, and one more for a channel that was made anew.
 _MOST_MOVES = 3
-# One of several exchanges may be away: how long each is dialled at first and later, the pause before they are tried
-# again at first and later, and for how long if the caller does not wait for a server that is about to start.
+# One of several exchanges may be away: how long each is dialled at first and later, and for how long they are tried
+# again if the caller does not wait for a server that is about to start.
 _FIRST_DIAL_SECONDS, _LONGEST_DIAL_SECONDS = 0.5, 3.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _SEARCH_SECONDS = 2.0
 
 
@@ -47,6 +47,7 @@ async def wherever(
         if len(addresses) == 1:
             yield await _followed(addresses[0], at, stack)
             return
+        waits = pauses()
         while True:
             failures: dict[str, PermitflowError] = {}
             for each in addresses:
@@ -60,7 +61,7 @@ async def wherever(
             else:
                 if timing.is_over or all(isinstance(error, UnknownChannelError) for error in failures.values()):
                     raise not_found(channel, failures)
-                await asyncio.sleep(timing.pause_seconds)
+                await asyncio.sleep(next(waits))
                 timing.be_more_patient()
                 continue
             break
@@ -121,8 +122,6 @@ class Timing:
         self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
         self.answer_seconds = answer_seconds
         self._is_search = len(several(address)) > 1
-        self.pause_seconds = _FIRST_PAUSE_SECONDS
-        """The pause before all of several exchanges are tried again."""
         if self._is_search:
             self._search_seconds = _SEARCH_SECONDS if self.connect_seconds is None else self.connect_seconds
             self.connect_seconds = _FIRST_DIAL_SECONDS
@@ -155,7 +154,6 @@ class Timing:
         """Dial each of them for longer: it may be far away, or busy."""
         assert self.connect_seconds is not None, "there are several"
         self.connect_seconds = min(2 * self.connect_seconds, _LONGEST_DIAL_SECONDS)
-        self.pause_seconds = min(2 * self.pause_seconds, _LONGEST_PAUSE_SECONDS)
 
     async def __aenter__(self) -> None:
         self._began = monotonic()

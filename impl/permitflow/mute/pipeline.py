@@ -24,7 +24,6 @@ from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
     HANDSHAKE_SECONDS,
     MOST_CONNECTIONS,
-    RECONNECT_SECONDS,
     Address,
     BufferedConnection,
     Buffers,
@@ -48,6 +47,7 @@ READ_BYTES = 16_384
 LINE_BYTES = 4_096
 """The longest line; a connection with a longer one is closed."""
 STALL_SECONDS = 10.0
+_BETWEEN_READERS_SECONDS = 0.1
 _MOST_DRAIN_SECONDS = 86_400
 
 
@@ -507,7 +507,7 @@ class TcpSink(BufferedConnection):
             await transported(self, connection)
             await self._left.until(lambda: self.transport is None)
             if self.listens:
-                await asyncio.sleep(RECONNECT_SECONDS)  # those who come and go cause no storm of events
+                await asyncio.sleep(_BETWEEN_READERS_SECONDS)  # those who come and go cause no storm of events
 
     async def _connections(self) -> AsyncGenerator[socket.socket]:
         if self._listening is None:

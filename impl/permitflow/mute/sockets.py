@@ -11,9 +11,9 @@ from permitflow.carriers.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 from permitflow.carriers.dialling import Dialling
 from permitflow.errors import InvalidParametersError
 from permitflow.lasting import lasting_task
+from permitflow.pauses import LONGEST_SECONDS, pauses
 
 Address = tuple[str, int]
-RECONNECT_SECONDS = 0.1
 CONNECT_SECONDS = 5.0
 """A host that does not answer is dialled again after this time."""
 HANDSHAKE_SECONDS = 30.0
@@ -115,9 +115,14 @@ async def dialled(
     address: Address, buffers: Buffers, complain: Callable[[str], None], *, may_stand_still: bool = False
 ) -> AsyncGenerator[socket.socket]:
     """Connections, one whenever it is asked for, however often it takes; ``complain`` is told the first failure."""
+    loop, waits = asyncio.get_running_loop(), pauses()
     while True:
-        yield await _dialling(address, buffers, may_stand_still).connected(complain)
-        await asyncio.sleep(RECONNECT_SECONDS)  # it was lost, and may be lost at once again
+        connection = await _dialling(address, buffers, may_stand_still).connected(complain)
+        began = loop.time()
+        yield connection
+        if loop.time() > began + LONGEST_SECONDS:  # else it may be lost at once again
+            waits = pauses()
+        await asyncio.sleep(next(waits))
 
 
 def _dialling(address: Address, buffers: Buffers, may_stand_still: bool) -> Dialling[socket.socket]:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, StoreTakenOverError
+from permitflow.pauses import pauses
 
 AWAY = (PeerGoneError, StoreTakenOverError)
 """Errors of an exchange that has gone, or whose store another one has, which the next attempt finds."""
 
-# A restarted exchange is back within a second or two; more frequent attempts do not help.
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 2.0
+_LEAST_SECONDS = 0.05
 
 
 def is_away(error: PermitflowError) -> bool:
@@ -46,12 +45,12 @@ class Patience:
         """Restart the clock after progress."""
         self._began = self._clock()
         self._first: PermitflowError | None = None
-        self._attempts = 0
+        self._attempts, self._pauses = 0, pauses()
 
     @property
     def remaining_seconds(self) -> float:
         """Seconds until the deadline; always above 0, so that it is valid as a time-out."""
-        return max(_FIRST_PAUSE_SECONDS, self._timeout_seconds - (self._clock() - self._began))
+        return max(_LEAST_SECONDS, self._timeout_seconds - (self._clock() - self._began))
 
     def wait(self, error: PermitflowError) -> None:
         """Pause after a failed attempt.
@@ -64,7 +63,7 @@ class Patience:
         self._first = self._first or error
         self._attempts += 1
         waited = self._clock() - self._began
-        seconds = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts - 1, 10))
+        seconds = next(self._pauses)
         if waited + seconds >= self._timeout_seconds:
             error.add_note(
                 f"tried {self._attempts} times in {waited:.1f} s (option timeoutSeconds: {self._timeout_seconds:g}), "

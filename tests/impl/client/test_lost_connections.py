@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from permitflow import ChannelParameters
-from permitflow.carriers import calling
+from permitflow import ChannelParameters, pauses
 from permitflow.client import EndOutcome, SameHost, control, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
@@ -33,7 +32,7 @@ RESUMING: dict[str, Any] = {"resume_seconds": LONG_SECONDS}
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "_LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(pauses, "LONGEST_SECONDS", 0.02)
 
 
 async def send(address: str, wanted: Sequence[int] = NUMBERS, channel: str = "n", **options: Any) -> EndOutcome:

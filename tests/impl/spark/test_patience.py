@@ -10,6 +10,7 @@ from permitflow.errors import (
     StoreTakenOverError,
     UnknownChannelError,
 )
+from permitflow.pauses import LONGEST_SECONDS
 from permitflow.spark.patience import Patience
 
 
@@ -35,13 +36,11 @@ def wait_for_ever(trying: Patience) -> None:
 GONE = PeerGoneError(who="the exchange", reason="nobody listens")
 
 
-def test_pauses_grow_until_time_is_over_and_the_error_says_how_long() -> None:
+def test_it_waits_until_time_is_over_and_the_error_says_how_long() -> None:
     clock = Clock()
     with pytest.raises(PeerGoneError) as caught:
         wait_for_ever(patience(clock, 10))
-    assert clock.pauses == sorted(clock.pauses)
-    assert clock.pauses[0] < 0.1 < clock.pauses[-1] <= 2
-    assert 7 < clock.now <= 10
+    assert 10 - LONGEST_SECONDS < clock.now <= 10
     assert "option timeoutSeconds: 10" in caught.value.__notes__[0]
     assert caught.value.__notes__[0].endswith("for channel 'orders/0' and 2 more"), "what it was wanted for"
 

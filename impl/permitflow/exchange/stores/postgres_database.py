@@ -41,6 +41,7 @@ from permitflow.exchange.stores.database import (
     Load,
 )
 from permitflow.exchange.stores.system import WritingThread
+from permitflow.pauses import pauses
 
 __all__ = ["Location", "PostgresDatabase", "Waits", "open_database"]
 
@@ -92,10 +93,10 @@ _STANDING = "SELECT epoch, commits, owner FROM store"
 _WEAK_COMMITS = ("off", "local", "remote_write")
 
 _CONNECT_SECONDS = 5
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
-_POLL_SECONDS = 0.25
+# How often an exchange that waits for the store looks: while the database is away, while it has another owner.
+_AWAY_SECONDS, _POLL_SECONDS = 1.0, 0.25
 # The session of a process that was killed may have its lock for a moment longer.
-_GRACE_SECONDS = 1.0
+_GRACE_SECONDS, _GRACE_POLL_SECONDS = 1.0, 0.05
 
 # States in which another session may do what this one cannot: the server stops, or has become a standby.
 _END_SESSIONS = ("08", "57P", "25P03", "25006")
@@ -343,12 +344,12 @@ def _locked(location: Location, owner: str, lease_seconds: float, on_wait: Calla
                 raise StoreUnusableError(path=location.name, reason=_words(error)) from error
             # The database may have been on the machine of the exchange that is waited for.
             _log.warning("the store %s cannot be reached: %s", location.name, _words(error))
-            pause.wait(_LONGEST_PAUSE_SECONDS)
+            pause.wait(_AWAY_SECONDS)
             continue
         if is_locked:
             return session
         if on_wait is None and monotonic() < until:
-            pause.wait(_FIRST_PAUSE_SECONDS)
+            pause.wait(_GRACE_POLL_SECONDS)
             continue
         if on_wait is None:
             session.close()
@@ -495,7 +496,7 @@ class PostgresDatabase(Database):
             return
         is_hasty = self._is_away or is_urgent or not jobs
         deadline = monotonic() + (0 if is_hasty else self._waits.patience_seconds)
-        pause = _FIRST_PAUSE_SECONDS
+        waits = pauses()
         is_new_loss = self._session is not None
         while not self._tried(jobs):
             if is_new_loss and not self.lost.done():
@@ -503,12 +504,11 @@ class PostgresDatabase(Database):
                 # owner: until this exchange knows, clients find each channel at two exchanges.
                 is_new_loss = False
                 continue
-            if self.lost.done() or monotonic() >= deadline or self._closing.wait(pause):
+            if self.lost.done() or monotonic() >= deadline or self._closing.wait(next(waits)):
                 self._is_away = self._is_away or bool(jobs)
                 self._ownership.fail_writes()
                 self._refuse(jobs, self._last_error)
                 return
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _tried(self, jobs: Sequence[Job]) -> bool:
         began_seconds = monotonic()
