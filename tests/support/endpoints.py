@@ -42,7 +42,7 @@ async def serve(options: argparse.Namespace) -> None:
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange, options.listen, **_lasting(options)) as server:
         say("ready", address=server.address)
-        await server.wait_until_stopped()
+        await asyncio.Event().wait()
 
 
 async def source(options: argparse.Namespace) -> None:

@@ -60,11 +60,6 @@ class HashDispatcher(Generic[T]):
         """The channels' sending ends."""
         return tuple(self._ends)
 
-    @property
-    def owners(self) -> tuple[int, ...]:
-        """The channel of each virtual node."""
-        return self._core.owners
-
     async def send(self, chunk: T) -> None:
         """Send each row of a chunk to the channel of its key; wait until all have left.
 

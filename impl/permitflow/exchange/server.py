@@ -148,10 +148,6 @@ class _GrpcListener:
             await asyncio.wait(tasks)
         self._server = None  # only now: a stop that was cancelled is repeated
 
-    async def wait_until_stopped(self) -> None:
-        if self._server is not None:
-            await self._server.wait_for_termination()
-
     async def _serve(self, peers: GrpcPeers, method: str, _requests: object, context: Context) -> None:
         peer = _peer_of(context)
         # A control client may be idle.
@@ -275,7 +271,7 @@ class _StreamListener(ABC):
         self._terms, self._reception = terms, terms.reception
         self._address = parsed(terms.address, least_port=0)
         self._is_listening = False
-        self._refusing, self._stopped = asyncio.Event(), asyncio.Event()
+        self._refusing = asyncio.Event()
         self._streams: set[asyncio.Task[None]] = set()
 
     @property
@@ -320,15 +316,10 @@ class _StreamListener(ABC):
         await self._reception.close()
         await self._release()
         self._is_listening = False  # only now: a stop that was cancelled is repeated
-        self._stopped.set()
 
     async def _until_over(self, timeout_seconds: float) -> None:
         if self._streams:
             await asyncio.wait(self._streams, timeout=timeout_seconds)
-
-    async def wait_until_stopped(self) -> None:
-        if self._is_listening:
-            await self._stopped.wait()
 
     def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> bool:
         """Serve a new connection; ``name`` is the peer's address.  False: it gets not even a refusal."""
@@ -626,7 +617,3 @@ class ExchangeServer:
         if self._following:
             await asyncio.wait(self._following)
         await self._exchange.end_serving(self)
-
-    async def wait_until_stopped(self) -> None:
-        """Wait until the server is stopped."""
-        await self._listener.wait_until_stopped()

@@ -10,7 +10,7 @@ from permitflow.stages.core.rates import Depth, Supervision, ThrottleMode
 from permitflow.stages.core.token_bucket import TokenBucket
 from permitflow.stages.offers import Offered, Offers, async_callback
 from permitflow.stages.running import Elements
-from permitflow.stages.source import FeedbackLoop, OpenRun, Source, blueprint_of, open_run
+from permitflow.stages.source import FeedbackLoop, Source, blueprint_of, open_run
 
 __all__ = [
     "Arc",
@@ -23,7 +23,6 @@ __all__ = [
     "HoldingStage",
     "Offered",
     "Offers",
-    "OpenRun",
     "Overflow",
     "Source",
     "Stage",

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence, Sized
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import isasyncgenfunction
 from math import inf
-from types import TracebackType
 from typing import Any, AnyStr, Final, Generic, TypeVar, cast, overload
 
 from permitflow.callables import NoStream, plain, require_plain
@@ -575,30 +575,7 @@ class _Messages(AsyncIterator[Message[T]]):
         return message
 
 
-class OpenRun(Generic[T]):
-    """One run with several exits, as an ``async with`` block gives it."""
-
-    def __init__(self, sources: "Sequence[Source[T]]") -> None:
-        """Open later."""
-        self._sources = sources
-        self._elements: tuple[Elements[T], ...] = ()
-
-    async def __aenter__(self) -> tuple[Elements[T], ...]:
-        """Begin; the elements of each source, in their order."""
-        self._elements = tuple(elements_of(_plan([source._outlet for source in self._sources])))
-        for elements in self._elements:
-            elements.start()
-        return self._elements
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        """Close all of them."""
-        for elements in self._elements:
-            await elements.aclose()
-
-
-def open_run(*sources: Source[T]) -> OpenRun[T]:
+def open_run(*sources: Source[T]) -> AbstractAsyncContextManager[tuple[Elements[T], ...]]:
     """One run of several sources, such as the branches of a broadcast: ``async with open_run(a, b) as (xs, ys)``.
 
     Each is consumed by a task of its own.
@@ -607,7 +584,16 @@ def open_run(*sources: Source[T]) -> OpenRun[T]:
         InvalidParametersError: there is none; on entering: a branch of a broadcast is missing, or used twice.
     """
     require_count(len(sources), name="sources")
-    return OpenRun(sources)
+    return _opened_run(sources)
+
+
+@asynccontextmanager
+async def _opened_run(sources: "Sequence[Source[T]]") -> AsyncIterator[tuple[Elements[T], ...]]:
+    run = tuple(elements_of(_plan([source._outlet for source in sources])))
+    async with AsyncExitStack() as stack:
+        for elements in run:
+            await stack.enter_async_context(elements)
+        yield run
 
 
 def require_plain_stream(function: object) -> None:

@@ -356,13 +356,6 @@ class UpstreamSession(Session[T]):
         frames, self._outgoing = self._outgoing, []
         return frames
 
-    def take_frames(self) -> list[UpstreamFrame[T]]:
-        """Send all messages that may leave now; return all frames to write, as ``take_posted`` does."""
-        if self.state is _OPEN:
-            for message in self.outbound.take_sendable():
-                self.post(message)
-        return self.take_posted()
-
     def _totals(self) -> End:
         return End(*self.outbound.totals, self._closes_channel, self._until)
 

@@ -35,11 +35,6 @@ class SparkSweep:
     table: DataFrame
     """A row for each: the numbers that vary, verdict, reason, run, and the figures of ``Finding``."""
 
-    @property
-    def holds(self) -> bool:
-        """Are all of them live?"""
-        return all(finding.holds for finding in self.findings)
-
 
 def sweep(
     spark: SparkSession, check: Check | str, grid: Grid | Mapping[str, Iterable[int]], *, max_states: int = MOST_STATES

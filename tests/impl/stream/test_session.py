@@ -29,6 +29,7 @@ from permitflow.stream.frames import (
     Frame,
     Get,
     Put,
+    UpstreamFrame,
     frame_name,
 )
 from permitflow.stream.handshake import PROTOCOL_VERSION
@@ -40,22 +41,29 @@ CHUNK = Chunks(["rows"], [3])
 BARRIER = Data[str](Message(Kind.BARRIER, "e"))
 
 
-def open_upstream(parameters: ChannelParameters = SMALL) -> UpstreamSession[str]:
+def open_upstream() -> UpstreamSession[str]:
     """One that was dialled and has agreed."""
     session: UpstreamSession[str] = UpstreamSession()
     session.receive(Get(PROTOCOL_VERSION, CHANNEL))
-    session.accept(parameters, schema=b"schema", stream="orders/0#get1")
-    assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
+    session.accept(SMALL, schema=b"schema", stream="orders/0#get1")
+    assert [frame_name(frame) for frame in session.take_posted()] == ["Agreement"]
     return session
 
 
-def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[str]:
+def open_downstream() -> DownstreamSession[str]:
     """One that was dialled and has agreed."""
     session: DownstreamSession[str] = DownstreamSession()
     session.receive(Put(PROTOCOL_VERSION, CHANNEL))
-    session.accept(parameters, schema=b"schema", stream="orders/0#put1")
+    session.accept(SMALL, schema=b"schema", stream="orders/0#put1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
+
+
+def sent(session: UpstreamSession[str]) -> list[UpstreamFrame[str]]:
+    """All frames to write when every message has left that may."""
+    for message in session.outbound.take_sendable():
+        session.post(message)
+    return session.take_posted()
 
 
 def upstream(state: State) -> UpstreamSession[str]:
@@ -72,10 +80,10 @@ def upstream(state: State) -> UpstreamSession[str]:
     session = open_upstream()
     if state in (State.OPEN, State.ENDED):
         session.send_many(["row"], [1])
-        session.take_frames()
+        session.take_posted()
     if state in (State.ENDED, State.CLOSED):
         session.end()
-        session.take_frames()
+        session.take_posted()
     if state is State.CLOSED:
         session.receive(Ended(EndOutcome.CONSUMED))
         session.peer_closed()
@@ -212,7 +220,7 @@ def ended_pair() -> tuple[UpstreamSession[str], DownstreamSession[str]]:
     sender.offer(Kind.CHUNK, "rows", 3)
     sender.offer(Kind.BARRIER, "e")
     sender.end()
-    for frame in sender.take_frames():
+    for frame in sent(sender):
         receiver.receive(frame)
     return sender, receiver
 
@@ -240,11 +248,11 @@ def test_end_follows_everything_that_waits() -> None:
     for _ in range(3):
         session.offer(Kind.CHUNK, "rows", 4)
     session.end(closes_channel=True)
-    assert [frame_name(frame) for frame in session.take_frames()] == ["Chunks"]
+    assert [frame_name(frame) for frame in sent(session)] == ["Chunks"]
     session.receive(Feedback(Permits(rows=4)))
-    *_, end = session.take_frames()
+    *_, end = sent(session)
     assert end == End(3, 12, 0, closes_channel=True)
-    assert session.take_frames() == []
+    assert sent(session) == []
 
 
 @pytest.mark.parametrize("totals", [End(2, 3, 0), End(1, 4, 0), End(1, 3, 1), End(0, 0, 0), End(-1, 3, 0)])
@@ -277,9 +285,9 @@ def test_an_abort_takes_an_announced_end_back() -> None:
     session = open_upstream()
     for _ in range(2):
         session.offer(Kind.CHUNK, "rows", 4)
-    assert [frame_name(frame) for frame in session.take_frames()] == ["Chunks"], "the second one waits"
+    assert [frame_name(frame) for frame in sent(session)] == ["Chunks"], "the second one waits"
     session.end()
     session.abort("tired")
-    assert session.take_frames() == [Abort("tired")]
+    assert sent(session) == [Abort("tired")]
     session.peer_closed()  # permits do not matter any more
     session.close()
