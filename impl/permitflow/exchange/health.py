@@ -63,12 +63,10 @@ class Readiness:
         self._changed.note()
 
     async def follow(self) -> None:
-        """Look each second whether a store may have another owner, which nothing tells, until cancelled."""
+        """Let all that wait look each second, until cancelled: nothing tells when a store may have another owner."""
         while True:
-            is_own = self._is_own()
             await asyncio.sleep(_LOOK_SECONDS)
-            if self._is_own() is not is_own:
-                self._changed.note()
+            self._changed.note()
 
     async def until_changed(self, is_ready: bool) -> None:
         """Wait until ``is_ready`` is no longer this."""

@@ -22,15 +22,17 @@ from permitflow.carriers.framing import header
 from permitflow.client import control, describe, get, put
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
-from permitflow.exchange import Exchange, ExchangeServer, Retention
-from permitflow.exchange.health import Phase
+from permitflow.exchange import Exchange, ExchangeServer, Retention, health
+from permitflow.exchange.health import Phase, Readiness
 from permitflow.exchange.serving import METHODS
+from permitflow.exchange.stores.store import Store
 from permitflow.flows.recording import Recorder
 from permitflow.stream.frames import Agreement
 from tests.support.kept_rows import SCHEMA, refused, rows
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.peers_by_hand import BATCH, answered, dialling, encoded, get_frame
 from tests.support.served import served
+from tests.support.simulated_time import simulated
 from tests.support.turns import turns
 
 
@@ -141,13 +143,40 @@ async def test_a_watcher_hears_of_changes_after_another_one_has_left() -> None:
         grpc.aio.insecure_channel(address) as channel,
         asyncio.timeout(GUARD_SECONDS),
     ):
-        health = health_pb2_grpc.HealthStub(channel)
-        leaving, staying = (health.Watch(health_pb2.HealthCheckRequest()) for _ in range(2))
+        questions = health_pb2_grpc.HealthStub(channel)
+        leaving, staying = (questions.Watch(health_pb2.HealthCheckRequest()) for _ in range(2))
         await asyncio.gather(leaving.read(), staying.read())
         leaving.cancel()
-        await health.Check(health_pb2.HealthCheckRequest())  # it comes behind that
+        await questions.Check(health_pb2.HealthCheckRequest())  # it comes behind that
         exchange.readiness.enter(Phase.DRAINING)
         assert (await staying.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_watcher_hears_of_a_store_that_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SharedStore(Store):
+        is_own = True
+
+    monkeypatch.setattr(health, "_LOOK_SECONDS", 0.01)
+    async with served(store=(store := SharedStore())) as (_, address), grpc.aio.insecure_channel(address) as channel:
+        async with asyncio.timeout(GUARD_SECONDS):
+            watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            await watching.read()
+            store.is_own = False
+            assert (await watching.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@simulated
+async def test_what_was_unsure_between_two_looks_is_told_of() -> None:
+    is_own = True
+    readiness = Readiness(lambda: is_own)
+    following = asyncio.create_task(readiness.follow())
+    await asyncio.sleep(1.4)
+    is_own = False
+    waiting = asyncio.create_task(readiness.until_changed(False))
+    await asyncio.sleep(0.2)
+    is_own = True
+    await asyncio.wait_for(waiting, timeout=2.0)
+    following.cancel()
 
 
 @pytest.mark.parametrize("probe", [False, True], ids=["kept rows", "a probe"])
