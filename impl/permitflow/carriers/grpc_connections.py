@@ -17,7 +17,7 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 _BYTES_AT_ONCE: Final = 1 << 20
 _INFO_BYTES: Final = 136
 _ACKNOWLEDGED, _RECEIVED = slice(120, 128), slice(128, 136)
-"""Where Linux writes ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` in its ``tcp_info`` (linux/tcp.h, from 4.1 on)."""
+"""Of ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` in Linux's ``tcp_info`` (linux/tcp.h, of 4.1 and later)."""
 
 
 class Name(NamedTuple):

@@ -78,7 +78,7 @@ from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import ChannelTraffic, Statistics
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Received
-from permitflow.wire.control_codec import encode_request, read_answer
+from permitflow.wire.control_codec import encode_request, read_answer, require_short
 from permitflow.wire.wire_errors import SILENT
 
 R = TypeVar("R", bound=ControlReply[pa.Schema])
@@ -386,6 +386,7 @@ class AioControl:
 
     async def _ask(self, request: ControlRequest, kind: type[R]) -> R:
         message = encode_request(request)
+        require_short(request, message)
         async with self._one_order():
             reply = await self._reply_to(message, is_repeatable=request.is_repeatable)
             return read_answer(reply, kind, [*request.named])

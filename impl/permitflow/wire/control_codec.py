@@ -97,6 +97,17 @@ def encode_request(request: ControlRequest) -> bytes:
     return b"".join(with_checksum([message.SerializeToString()]))
 
 
+def require_short(request: ControlRequest, message: bytes) -> None:
+    """Refuse to send what each exchange refuses; over gRPC one hangs up before it has all of it.
+
+    Raises:
+        InvalidParametersError: the encoded request is too long.
+    """
+    if (size := len(message) - CHECKSUM_BYTES) > MOST_REQUEST_BYTES:
+        rule = f"must be at most {MOST_REQUEST_BYTES:,}: {_SPLIT.get(_REQUESTS[type(request)], 'split it')}"
+        raise InvalidParametersError(name="the bytes of a request", value=size, rule=rule)
+
+
 def decode_request(data: Received) -> ControlRequest:
     """Decode a client's request; one that asks too much is refused before most is decoded.
 

@@ -26,7 +26,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.exchange import Exchange, Retention
-from permitflow.stream.control import MOST_CHANNELS, AskPositions, ChannelRow, Discarded
+from permitflow.stream.control import MOST_CHANNELS, MOST_PUBLISHED, AskPositions, ChannelRow, Discarded
 from permitflow.wire.control_codec import decode_reply, encode_request
 from tests.support.kept_rows import SCHEMA, fill, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL
@@ -168,6 +168,14 @@ async def test_a_client_that_writes_ahead_gets_its_replies_in_order() -> None:
         call.half_close()
         replies = [decode_reply(message) async for message in messages(call)]
         assert [len(reply.channels) for reply in replies] == list(range(50))  # type: ignore[union-attr]  # so it is
+
+
+async def test_a_request_that_is_too_long_is_not_sent() -> None:
+    parts = [StagedPart(CHANNEL, number, "a" * 200, 0) for number in range(MOST_PUBLISHED)]
+    async with one_channel() as (_, address), control(address) as orders:
+        with pytest.raises(InvalidParametersError, match=r"bytes of a request .* fewer partitions"):
+            await orders.publish("q", 0, parts)
+        assert (await orders.positions([CHANNEL]))[0].next_row == 0, "it goes on"
 
 
 async def messages(call: Conversation) -> AsyncIterator[Any]:
