@@ -60,12 +60,6 @@ class _Client:
         return self.unfinished + len(self.results)
 
 
-@dataclass
-class _Worker:
-    slots: int
-    jobs: dict[JobId, Job] = field(default_factory=dict)
-
-
 class JobBook:
     """All jobs of all clients."""
 
@@ -86,8 +80,6 @@ class JobBook:
         self.peak_queued = self.peak_entries = 0
         self.longest_wait = 0.0
         """In the queue, of a job that was taken from it."""
-        self.peak_held: dict[str, int] = {}
-        """By worker: the most jobs that it had at a time."""
         self.finished_work = 0
         """The sum of the results of all finished jobs."""
         self._queue: DropQueue[Job] = DropQueue(capacity, Overflow.DROP_OLDEST, when_dropped=self._drop)
@@ -96,7 +88,7 @@ class JobBook:
         self._taken_back: dict[JobId, Job] = {}
         self._jobs: dict[JobId, Job] = {}
         self._clients: dict[str, _Client] = {}
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Job | None] = {}
 
     @property
     def queued(self) -> int:
@@ -149,9 +141,9 @@ class JobBook:
 
     # Workers.
 
-    def join(self, worker: str, slots: int) -> None:
-        """A worker is there: it may have this many jobs at a time."""
-        self._workers.setdefault(worker, _Worker(slots))
+    def join(self, worker: str) -> None:
+        """A worker is there: it may have one job at a time."""
+        self._workers.setdefault(worker, None)
 
     @property
     def workers(self) -> int:
@@ -159,9 +151,8 @@ class JobBook:
         return len(self._workers)
 
     def take(self, worker: str, now: float) -> Job | None:
-        """The next job for a worker; None if none waits, or it has enough."""
-        there = self._workers.get(worker)
-        if there is None or len(there.jobs) >= there.slots:
+        """The next job for a worker; None if none waits, or it has one."""
+        if worker not in self._workers or self.has_job(worker):
             return None
         if self._taken_back:
             job = self._taken_back.pop(next(iter(self._taken_back)))
@@ -172,14 +163,13 @@ class JobBook:
         else:
             return None
         job.worker = worker
-        there.jobs[job.id] = job
+        self._workers[worker] = job
         self.counts["pulled"] += 1
-        self.peak_held[worker] = max(self.peak_held.get(worker, 0), len(there.jobs))
         return job
 
-    def held_by(self, worker: str) -> int:
-        """Jobs that a worker has."""
-        return len(self._workers[worker].jobs) if worker in self._workers else 0
+    def has_job(self, worker: str) -> bool:
+        """Is it at work?"""
+        return self._workers.get(worker) is not None
 
     def finish(self, id: JobId, result: int) -> bool:  # noqa: A002
         """Take the result of a job from the worker that has it, or had it and was taken for dead.
@@ -191,7 +181,10 @@ class JobBook:
             self.counts["repeated"] += 1
             return False
         del self._jobs[id]
-        (self._workers[job.worker].jobs if job.worker else self._taken_back).pop(id)
+        if job.worker:
+            self._workers[job.worker] = None
+        else:
+            del self._taken_back[id]
         self.counts["finished"] += 1
         self.finished_work += result
         if client := self._closed(id):
@@ -199,16 +192,12 @@ class JobBook:
         self._note_peaks()
         return True
 
-    def lose(self, worker: str) -> int:
-        """A worker is gone: others get its jobs, before those that wait.  How many it had."""
-        there = self._workers.pop(worker, None)
-        if there is None:
-            return 0
-        for job in there.jobs.values():
+    def lose(self, worker: str) -> None:
+        """A worker is gone: another one gets its job, before those that wait."""
+        if (job := self._workers.pop(worker, None)) is not None:
             job.worker = ""
             self._taken_back[job.id] = job
-        self.counts["given_again"] += len(there.jobs)
-        return len(there.jobs)
+            self.counts["given_again"] += 1
 
     def oldest_since(self) -> float | None:
         """When the job came that waits longest; None if none waits."""

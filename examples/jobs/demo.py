@@ -24,16 +24,14 @@ from .metrics_checks import MetricsTruth
 from .monitor import MonitorSettings
 from .outcome import JobsReport, figures
 from .page import page_of
-from .plan import JOB_SECONDS, LARGEST_NUMBER, MOST_OPEN, RESEND_SECONDS, SPARK, JobsSettings
-from .settings import ClientSettings, MasterSettings, ProcessSettings, SparkWorkerSettings, WorkerSettings
+from .plan import JOB_SECONDS, LARGEST_NUMBER, MOST_OPEN, RESEND_SECONDS, JobsSettings
+from .settings import ClientSettings, MasterSettings, ProcessSettings, WorkerSettings
 
 __all__ = ["JobsReport", "JobsSettings", "figures", "run_jobs"]
 
 START_SECONDS = 60.0
-SPARK_SECONDS = 180.0
 FINISH_SECONDS_PER_JOB = 0.2
 """Far more than a job takes, even on a machine that is busy."""
-LOOK_SECONDS = 0.1
 
 SettingsOf = Callable[[MetricsSettings], ProcessSettings]
 """The settings of a start of a process."""
@@ -55,7 +53,6 @@ class JobsRun:
         self._finals: dict[str, Event] = {}
         """By start of a part: its last words."""
         self._kills = 0
-        self._problems: list[str] = []
 
     def _say(self, text: str) -> None:
         self._note(f"{monotonic() - self._began:6.2f} s  {text}")
@@ -85,7 +82,7 @@ class JobsRun:
                 self._ready[name].set()
 
         self._ready[name] = asyncio.Event()
-        is_worker = name in self._settings.slots
+        is_worker = name in self._settings.workers_names
         self._parts[name] = Part(name, command, self._folder / f"{name}.log", hear=hear, may_fail=lambda: is_worker)
         group.create_task(self._parts[name].run())
 
@@ -107,9 +104,6 @@ class JobsRun:
         await self._until_ready("master")
         for name in self._settings.workers_names:
             self._begin(group, name, "worker", self._of_worker)
-        if self._settings.spark:
-            # Spark takes its time; it joins when it is there.
-            self._begin(group, SPARK, "spark_worker", self._of_query)
         await self._until_ready(*self._settings.workers_names)
         for number, name in enumerate(self._settings.clients_names, 1):
             self._begin(group, name, "client", self._of_client(number))
@@ -122,7 +116,7 @@ class JobsRun:
             page=settings.page,
             packets_per_second=settings.packets_per_second,
             senders=settings.senders,
-            sources=["master", *settings.slots],
+            sources=["master", *settings.workers_names],
             queue_capacity=settings.queue_capacity,
             resend_seconds=RESEND_SECONDS,
             lose=settings.lose,
@@ -134,7 +128,7 @@ class JobsRun:
         return MasterSettings(
             metrics=metrics,
             queue_capacity=settings.queue_capacity,
-            workers=settings.slots,
+            workers=settings.workers_names,
             most_open=MOST_OPEN,
         )
 
@@ -146,9 +140,6 @@ class JobsRun:
             master=str(self._said["master"]["workers"]),
             job_seconds=JOB_SECONDS,
         )
-
-    def _of_query(self, metrics: MetricsSettings) -> SparkWorkerSettings:
-        return SparkWorkerSettings(**vars(self._of_worker(metrics)), work_dir=str(self._folder / SPARK))
 
     def _of_client(self, number: int) -> SettingsOf:
         return lambda metrics: ClientSettings(
@@ -167,7 +158,7 @@ class JobsRun:
         with first_error(PermitflowError):
             async with asyncio.TaskGroup() as group:
                 await self._start_all(group)
-                was_ended_early = await self._press() or await self._spark_has_worked()
+                was_ended_early = await self._press()
                 if was_ended_early:
                     self._say("asked to end: the clients submit no more, and what they have submitted is finished")
                 await self._end_all()
@@ -199,21 +190,6 @@ class JobsRun:
             self._kills += 1
             self._say(f"killed: {name}#{part.starts}; its job is given to another")
 
-    async def _spark_has_worked(self) -> bool:
-        """Wait until the streaming query, if there is one, has finished a job; was the run asked to end?"""
-        give_up_at = monotonic() + SPARK_SECONDS
-        while self._settings.spark and not self._results_of_spark():
-            if await is_set_within(self._ending, LOOK_SECONDS):
-                return True
-            if monotonic() > give_up_at:
-                self._problems.append(f"the streaming query finished no job within {SPARK_SECONDS:.0f} s")
-                break
-        return False
-
-    def _results_of_spark(self) -> bool:
-        by_start = cast("dict[str, int]", self._said["master"].get("results_by", {}))
-        return any(start.startswith(f"{SPARK}#") for start in by_start)
-
     async def _end_all(self) -> None:
         """End the clients when their jobs are finished, and then all others, each before the one that it tells."""
         states = [self._client_state(self._said[name]) for name in self._settings.clients_names if self._said.get(name)]
@@ -226,7 +202,7 @@ class JobsRun:
         except TimeoutError:
             raise DemoError(f"not all jobs were finished within {seconds:.0f} s: see the logs, --keep DIR") from None
         self._say("each job was reported to its client")
-        await self._stop(*self._settings.slots)
+        await self._stop(*self._settings.workers_names)
         await self._stop("master")
         await self._stop("monitor")
 
@@ -243,7 +219,9 @@ class JobsRun:
         if silent := [start for start in needed if start not in self._finals]:
             raise DemoError(f"{', '.join(silent)} ended without a last word: see the logs, --keep DIR")
         master = MasterState(**cast("dict[str, Any]", self._finals["master#1"]["state"]))
-        starts = {f"{name}#{start}" for name in settings.slots for start in range(1, self._parts[name].starts + 1)}
+        starts = {
+            f"{name}#{start}" for name in settings.workers_names for start in range(1, self._parts[name].starts + 1)
+        }
         totals = {start: self._finals[start]["totals"] for start in (*starts, "master#1") if start in self._finals}
         return JobsReport(
             settings=settings,
@@ -259,7 +237,6 @@ class JobsRun:
             ),
             growth_bytes=master.peak_resident_bytes - int(str(self._said["master"]["resident_bytes"])),
             kills=self._kills,
-            seen=self._problems,
         )
 
 
@@ -270,7 +247,7 @@ async def run_jobs(
 
     Args:
         settings: what to do.
-        folder: for logs, and Spark's files.
+        folder: for logs.
         note: is called with a line for each event.
         ending: ends the run early when it is set: clients submit no more, and everything submitted is finished.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from permitflow.errors import PermitflowError, TransportError
-from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.flows.demand.core import Demand
@@ -58,8 +57,6 @@ class MasterState:
     """Jobs in the queue."""
     peak_entries: int
     """Jobs and results that were remembered."""
-    peak_held: Mapping[str, int]
-    """By worker: jobs that it had at a time."""
     longest_wait_seconds: float
     """In the queue, of a job that a worker has pulled."""
     results_by: Mapping[str, int]
@@ -98,7 +95,6 @@ class Master:
         self._forgetting: dict[str, asyncio.TimerHandle] = {}
         self._wakes = {name: asyncio.Event() for name in settings.workers}
         """By worker; who was given a job longest ago is woken first, so that none starves while others are idle."""
-        self._heard: dict[str, float] = {}
         self._counted: Counter[str] = Counter()
 
     async def run(self, ready: Callable[[str, str], None]) -> None:
@@ -125,9 +121,8 @@ class Master:
                 raise TransportError.of(what=f"cannot listen at {settings.listen}", cause=error) from error
             await stack.enter_async_context(group)
             stack.callback(listening.close)
-            for name, slots in settings.workers.items():
-                lead = self._lead_worker(exchange, name) if slots == 1 else self._lead_query(exchange, name, slots)
-                group.create_task(lead, name=f"leads {name}")
+            for name in settings.workers:
+                group.create_task(self._lead_worker(exchange, name), name=f"leads {name}")
             group.create_task(self._measure())
             await listening.start_serving()
             host, port = listening.sockets[0].getsockname()[:2]
@@ -143,7 +138,6 @@ class Master:
             finished_work=book.finished_work,
             peak_queued=book.peak_queued,
             peak_entries=book.peak_entries,
-            peak_held=book.peak_held,
             longest_wait_seconds=book.longest_wait,
             results_by=dict(self.results_by),
             peak_resident_bytes=peak_resident_bytes(),
@@ -163,7 +157,7 @@ class Master:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._give(name, jobs.sender.send))
                     while True:
-                        self._take_results(name, 1, (await results.receiver.receive()).payload)
+                        self._take_results(name, (await results.receiver.receive()).payload)
             except* PermitflowError:
                 pass  # it has ended, or is lost
             finally:
@@ -173,28 +167,6 @@ class Master:
             # A group whose task fails forgets a cancellation that comes at the same time.
             if leading.cancelling():
                 raise asyncio.CancelledError
-
-    async def _lead_query(self, exchange: Exchange, name: str, slots: int) -> None:
-        """Give jobs to a streaming query: they are kept until it has committed them, and so are its results."""
-        (jobs_name,), (results_name,) = stream_channels(jobs_stream(name), 1), stream_channels(results_stream(name), 1)
-        jobs = exchange.add_channel(jobs_name, None, JOBS, retention=Retention.REPLAY, kept_rows=slots)
-        results = exchange.add_channel(results_name, None, RESULTS, retention=Retention.REPLAY)
-        row = 0
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._give(name, jobs.append))
-            group.create_task(self._watch_lease(name))
-            async for chunk in results.read():
-                self._take_results(name, slots, chunk)
-                row += chunk.num_rows
-                await results.acknowledge(row)
-
-    async def _watch_lease(self, name: str) -> None:
-        """Take a streaming query for dead that has jobs and finishes none; its next result says that it is alive."""
-        while True:
-            await asyncio.sleep(MEASURE_SECONDS)
-            is_late = self._loop.time() > self._heard.get(name, 0.0) + self._settings.lease_seconds
-            if is_late and self.book.held_by(name):
-                self._lose(name)
 
     async def _give(self, name: str, send: Send) -> None:
         """Send a worker jobs whenever it may have one more; each waits until it is pulled."""
@@ -206,9 +178,8 @@ class Master:
             wake.clear()
             await wake.wait()
 
-    def _take_results(self, name: str, slots: int, chunk: pa.RecordBatch) -> None:
-        self.book.join(name, slots)
-        self._heard[name] = self._loop.time()
+    def _take_results(self, name: str, chunk: pa.RecordBatch) -> None:
+        self.book.join(name)
         for result in results_of(chunk):
             start = result.worker.removeprefix(f"{name}#")
             if not result.client or not (start.isascii() and start.isdecimal()):

@@ -28,8 +28,6 @@ class JobsReport:
     growth_bytes: int
     """The growth of the master's memory."""
     kills: int
-    seen: Sequence[str]
-    """The problems that were seen meanwhile."""
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
@@ -62,7 +60,7 @@ class JobsReport:
     @cached_property
     def problems(self) -> Sequence[str]:
         """The failed checks."""
-        return [*self.seen, *_problems(self), *metrics_problems(self.monitor, self.truth)]
+        return [*_problems(self), *metrics_problems(self.monitor, self.truth)]
 
     @property
     def holds(self) -> bool:
@@ -80,7 +78,6 @@ def _problems(run: JobsReport) -> list[str]:
     wrong, work = sum(one.wrong for one in clients), sum(one.finished_work for one in clients)
     results, again = sum(master.results_by.values()), counts.get("repeated", 0)
     passed_over = counts.get("passed_over", 0)
-    too_many = {name: most for name, most in master.peak_held.items() if most > settings.slots[name]}
     checks = [
         (finished == submitted, f"{submitted:,} jobs were submitted, and {finished:,} reported finished"),
         (
@@ -94,7 +91,6 @@ def _problems(run: JobsReport) -> list[str]:
             master.peak_queued <= settings.queue_capacity,
             f"{master.peak_queued} jobs waited in the queue, which has {settings.queue_capacity} places",
         ),
-        (not too_many, f"workers had too many jobs at a time: {too_many}"),
         (not passed_over, f"{passed_over} jobs still waited when as many others as the queue has places had left it"),
         (
             master.peak_entries <= settings.most_entries,

@@ -1,6 +1,6 @@
 """What the demo of the jobs starts, how much load it makes, and the numbers that follow from that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -15,7 +15,6 @@ QUIET_SHARE = 0.3
 """Before the overload, of the capacity."""
 TRICKLE_PER_SECOND = 5
 """After it, of each client."""
-SPARK, SPARK_SLOTS = "spark", 16
 MOST_OPEN = 200
 PACKETS_PER_SENDER = 50
 LARGEST_NUMBER = 16
@@ -34,8 +33,6 @@ class JobsSettings:
     """Workers that are killed during the overload."""
     workers: int = 2
     clients: int = 2
-    spark: bool = False
-    """Is a streaming query one more worker?"""
     lose: float = 0.1
     """The share of packets with metrics that is lost on purpose."""
     page: str = "127.0.0.1:0"
@@ -70,7 +67,7 @@ class JobsSettings:
 
     @property
     def capacity_per_second(self) -> int:
-        """Jobs that the workers can do, without the streaming query."""
+        """Jobs that the workers can do."""
         return round(self.workers / JOB_SECONDS)
 
     @property
@@ -99,7 +96,7 @@ class JobsSettings:
 
     @property
     def workers_names(self) -> Sequence[str]:
-        """Without the streaming query."""
+        """Their parts of the demo."""
         return [f"w{number}" for number in range(1, self.workers + 1)]
 
     @property
@@ -108,15 +105,9 @@ class JobsSettings:
         return [f"c{number}" for number in range(1, self.clients + 1)]
 
     @property
-    def slots(self) -> Mapping[str, int]:
-        """By worker: the jobs that it may have at a time."""
-        named = dict.fromkeys(self.workers_names, 1)
-        return {**named, SPARK: SPARK_SLOTS} if self.spark else named
-
-    @property
     def senders(self) -> int:
         """Processes that send metrics: all workers, and the master."""
-        return len(self.slots) + 1
+        return self.workers + 1
 
     @property
     def packets_per_second(self) -> int:

@@ -1,6 +1,6 @@
 """What the processes of the example are told on their command lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,17 +25,14 @@ class MasterSettings(ProcessSettings):
 
     queue_capacity: int
     """Jobs that wait at most; the oldest gives way."""
-    workers: Mapping[str, int]
-    """By name: the jobs that a worker may have at a time.  1: it pulls one job after the other, over gRPC.  More: it is
-    a streaming query, whose jobs are kept until it has committed them."""
+    workers: Sequence[str]
+    """Their names."""
     most_open: int = 1_000
     """Jobs of a client that the master knows, until they are confirmed; beyond, new ones are refused."""
     listen: str = "127.0.0.1:0"
     """Where clients connect."""
     workers_listen: str = "127.0.0.1:0"
     """Where workers pull, over gRPC."""
-    lease_seconds: float = 10.0
-    """A streaming query that finishes nothing for so long has its jobs given to others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +69,3 @@ class WorkerSettings(ProcessSettings):
     def incarnation(self) -> str:
         """The name of this start."""
         return f"{self.name}#{self.start}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparkWorkerSettings(WorkerSettings):
-    """The settings of the worker that is a streaming query."""
-
-    work_dir: str
-    """For its checkpoint and Spark's files."""

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 JOBS = pa.schema([("client", pa.string()), ("number", pa.int64()), ("work", pa.int64())])
 RESULTS = pa.schema([("client", pa.string()), ("number", pa.int64()), ("result", pa.int64()), ("worker", pa.string())])
-RESULT_IN_SQL = "2 * work + 1"
 
 
 def result_of(work: int) -> int:

@@ -1,14 +1,12 @@
 """``permitflow demo``: the main job, on real input."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -41,14 +39,6 @@ def _require_packages(extra: str, *packages: str) -> None:
         for package in packages:
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-
-
-def _require_java() -> None:
-    """End the command if Spark would find no Java."""
-    home = os.environ.get("JAVA_HOME")
-    if which("java", path=str(Path(home) / "bin") if home else None) is None:
-        where = f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH"
-        unusable(f"--spark: Spark needs Java, and {where}; leave --spark away, and the other workers do all jobs")
 
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -198,7 +188,6 @@ def jobs(
     kills: Annotated[int, option(whole_number(least=0), "N", "Kill this many workers meanwhile.")] = 1,
     workers: Annotated[int, option(whole_number(least=1), "N", "Processes that pull jobs.")] = 2,
     clients: Annotated[int, option(whole_number(least=1), "N", "Processes that submit jobs.")] = 2,
-    spark: Annotated[bool, typer.Option("--spark", help="One more worker: a streaming query of Spark.")] = False,
     lose: Annotated[float, option(number, "SHARE", "The share of packets with metrics that is lost on purpose.")] = 0.1,
     page: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the monitor's page is; port 0: a free one.")] = (
         "127.0.0.1:0"
@@ -222,16 +211,13 @@ def jobs(
     \b
       permitflow demo jobs
       permitflow demo jobs --page 127.0.0.1:8080 -o jobs.html
-      permitflow demo jobs --spark                                 needs Java and permitflow[spark]
       permitflow demo jobs --overload-seconds 60 --kills 10 --workers 4
       permitflow demo jobs --json --keep logs
 
     Ctrl-C ends it early: the clients submit no more, what they have submitted is finished, and the report comes; a
     second Ctrl-C ends it at once. Exit code 0: all checks passed. 1: a check or a process failed. 2: unusable input.
     """
-    _require_packages("spark" if spark else "grpc", *(("pyspark",) if spark else ()), "grpc", "pyarrow")
-    if spark:
-        _require_java()
+    _require_packages("grpc", "grpc", "pyarrow")
     example_jobs = example("jobs.demo")
     settings = example_jobs.JobsSettings(
         overload_seconds=overload_seconds,
@@ -239,7 +225,6 @@ def jobs(
         kills=kills,
         workers=workers,
         clients=clients,
-        spark=spark,
         lose=lose,
         page=page,
         seed=seed,

@@ -40,14 +40,6 @@ def test_a_minute_of_overload_leaves_queue_and_memory_bounded(report: Report) ->
 
 
 @pytest.mark.long
-def test_a_streaming_query_is_one_more_worker(report: Report, tmp_path: Path) -> None:
-    code, found = report("demo", "jobs", "--overload-seconds", "2", "--spark", "--keep", str(tmp_path))
-    assert_exact(found)
-    assert code == 0
-    assert found["results_by"]["spark#1"] > 0
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 130)], ids=["early, with exact counts", "at once"])
 def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, code: int) -> None:
     command = [sys.executable, "-m", "permitflow_tools.cli", "demo", "jobs", "--kills", "0", "--keep", str(tmp_path)]

@@ -1,10 +1,12 @@
 """The master's book of several jobs, beside the model of one: order, bounds, and clients that are forgotten."""
 
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.jobs.book import JobBook, JobId, Submitted
+from examples.jobs.book import Job, JobBook, JobId, Submitted
 from permitflow.errors import InvalidParametersError
 
 CAPACITY, OPEN = 3, 4
@@ -17,26 +19,39 @@ def book_with(*numbers: int, client: str = "c1", capacity: int = CAPACITY) -> Jo
     return book
 
 
-def taken(book: JobBook, worker: str) -> list[int]:
-    """The numbers of all jobs that a worker gets, until it has enough or none waits."""
-    return [job.id.number for job in iter(lambda: book.take(worker, 0.0), None)]
+def taken(book: JobBook) -> list[int]:
+    """The numbers of all jobs, as new workers get one each."""
+    workers = map("new {}".format, count())
+    return [job.id.number for job in iter(lambda: taken_by(book, next(workers)), None)]
+
+
+def taken_by(book: JobBook, worker: str) -> Job | None:
+    """What a worker gets that is there, or comes."""
+    book.join(worker)
+    return book.take(worker, 0.0)
 
 
 def test_the_oldest_gives_way_and_is_new_when_it_comes_again() -> None:
     book = book_with(0, 1, 2, 3)
     assert book.submit(JobId("c1", 1), 0, 0.0) is Submitted.KNOWN
     assert book.submit(JobId("c1", 0), 0, 0.0) is Submitted.QUEUED
-    book.join("w", 9)
-    assert taken(book, "w") == [2, 3, 0]
+    assert taken(book) == [2, 3, 0]
 
 
-def test_jobs_of_a_dead_worker_come_first() -> None:
+def test_the_job_of_a_dead_worker_comes_first() -> None:
     book = book_with(0, 1, 2)
-    book.join("w1", 2)
-    assert taken(book, "w1") == [0, 1]
-    assert book.lose("w1") == 2
-    book.join("w2", 9)
-    assert taken(book, "w2") == [0, 1, 2]
+    assert taken_by(book, "w") is not None
+    book.lose("w")
+    assert book.counts["given_again"] == 1
+    assert taken(book) == [0, 1, 2]
+
+
+def test_a_worker_has_one_job_at_a_time() -> None:
+    book = book_with(0, 1)
+    assert taken_by(book, "w") is not None
+    assert taken_by(book, "w") is None
+    assert book.finish(JobId("c1", 0), 1)
+    assert taken_by(book, "w") is not None
 
 
 def test_a_worker_that_did_not_join_gets_nothing() -> None:
@@ -46,17 +61,15 @@ def test_a_worker_that_did_not_join_gets_nothing() -> None:
 def test_a_result_of_a_job_that_nobody_has_is_not_taken() -> None:
     book = book_with(0)
     assert not book.finish(JobId("c1", 0), 1)
-    book.join("w", 1)
-    assert taken(book, "w") == [0]
+    assert taken(book) == [0]
 
 
 def test_a_forgotten_client_leaves_nothing_behind() -> None:
     book = book_with(0, 1)
-    book.join("w", 1)
-    assert taken(book, "w") == [0]
+    assert taken_by(book, "w") is not None
     book.forget("c1")
     assert book.finish(JobId("c1", 0), 1)
-    book.take("w", 0.0)
+    assert taken_by(book, "w") is not None
     assert book.finish(JobId("c1", 1), 1)
     assert (book.entries, [*book.clients]) == (0, [])
 
@@ -98,13 +111,12 @@ def test_the_book_stays_in_its_bounds_whatever_comes(steps: list[tuple[str, JobI
             case "forget", str():
                 book.forget(about)
             case "join", str():
-                book.join(about, 1)
+                book.join(about)
             case "take", str():
                 book.take(about, 0.0)
             case "lose", str():
                 book.lose(about)
         assert book.queued <= CAPACITY
         assert book.entries <= CAPACITY + len(WORKERS) + OPEN * len(CLIENTS)
-        assert all(book.held_by(worker) <= 1 for worker in WORKERS)
         assert all(len(book.unconfirmed(client)) <= OPEN for client in CLIENTS)
         assert book.counts["passed_over"] == 0

@@ -89,10 +89,10 @@ def test_the_newer_of_two_starts_of_the_master_is_believed() -> None:
 
 def test_a_worker_that_starts_anew_goes_on_where_it_was() -> None:
     collector = Collector(100, 0)
-    for content in (packet(pulled=7), packet(incarnation=2), packet("spark", finished=4)):
+    for content in (packet(pulled=7), packet(incarnation=2), packet("w2", finished=4)):
         collector.take(content, 0)
     collector.sample(0, 0)
-    assert collector.samples[-1]["pulled"] == {"w1": 7, "spark": 4}
+    assert collector.samples[-1]["pulled"] == {"w1": 7, "w2": 4}
 
 
 def test_a_window_counts_all_that_arrive_within_a_second() -> None:
