@@ -30,7 +30,7 @@ from typing import Any, Final, Literal
 
 from examples.child_process import text_of
 from examples.wordcount.counting import WordCount
-from examples.wordcount.log import LOG, LogServer
+from examples.wordcount.log import LOG
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import Worker, WorkerSettings
 from permitflow.errors import SinkStalledError
@@ -44,6 +44,7 @@ from tests.simulator.outcome import Outcome
 from tests.simulator.sockets import Conditions, Network, SimulatedSocket
 from tests.simulator.surroundings import simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
+from tests.support.log_server import LogServer
 
 FRONT: Final = "front"
 BACK: Final = "back"

@@ -12,7 +12,7 @@ import pytest
 
 from examples.child_process import address_of, text_of
 from examples.wordcount.counting import SavedCountsError, WordCount
-from examples.wordcount.log import LogServer, LogSink
+from examples.wordcount.log import LogSink
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import Worker, WorkerSettings
 from permitflow.carriers.byte_stream import StreamMessageKind
@@ -30,6 +30,7 @@ from permitflow.mute import (
 )
 from permitflow.mute.messages import LinkMessageKind, message
 from permitflow.mute.pipeline import Event
+from tests.support.log_server import LogServer
 from tests.support.process import reserved_address
 from tests.support.turns import until
 
