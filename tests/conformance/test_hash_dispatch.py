@@ -39,9 +39,6 @@ class DrivenDispatch:
         self.books = [[0, 0, 0] for _ in range(parameters.most_channels)]
         """Of each consumer: the newest number, marks, ends."""
 
-    def __getstate__(self) -> object:
-        return vars(self).copy()
-
     def split(self) -> Sequence[list[Message] | None]:
         return rows_by_key(key_of, self.parameters.nodes)(self.chunk, self.core.owners)
 

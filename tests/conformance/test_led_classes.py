@@ -62,6 +62,7 @@ from tests.conformance import (
 )
 from tests.graphs import test_stepping
 from tests.graphs.generated import SHAPES
+from tests.support.replayed import Replayed
 from tests.support.simulated_time import in_simulated_time
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,11 +141,11 @@ def led_stages() -> None:
 
 
 def led_connection() -> object:
-    return walk(port_machine.SYSTEM, test_port_machine.DrivenConnection(), test_port_machine.PARAMETERS)
+    return walk(port_machine.SYSTEM, Replayed(test_port_machine.DrivenConnection), test_port_machine.PARAMETERS)
 
 
 def led_stage() -> object:
-    return walk(conflate.SYSTEM, test_conflate.Chain(), test_conflate.PARAMETERS)
+    return walk(conflate.SYSTEM, Replayed(test_conflate.Chain), test_conflate.PARAMETERS)
 
 
 def led_receiver() -> object:

@@ -17,6 +17,7 @@ from permitflow.exchange.stores.store import KeptBatch, KeptChannel
 from permitflow.stream.session import State as Session
 from permitflow_model.kernel.system import Step
 from permitflow_model.named_producer import SYSTEM, Parameters, State
+from permitflow_model.tla_values import snake_case
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.simulated_time import in_simulated_time
 from tests.support.turns import turns
@@ -211,10 +212,6 @@ class Led:
         return start.phase == ("over" if is_over else one.phase) and (is_over or start.sent == one.sent)
 
 
-def method_of(action: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in action).lstrip("_")
-
-
 def after(state: State, step: Step[State]) -> State:
     """What a step makes of a state; where it is not possible, it is about a start that is over there."""
     if not SYSTEM.is_enabled(step.action, state, PARAMETERS, *step.arguments):
@@ -233,7 +230,7 @@ async def led(seed: int) -> set[str]:
                     break
                 (step,) = random.choices(steps, [STEPS[each.action] for each in steps])
                 done.add(step.action)
-                await getattr(run, method_of(step.action))(*step.arguments)
+                await getattr(run, snake_case(step.action))(*step.arguments)
                 states = await run.compare([after(state, step) for state in states])
         finally:
             run.place.leave()

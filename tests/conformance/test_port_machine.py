@@ -10,39 +10,29 @@ from permitflow_model.port_machine import SYSTEM, Event, Inlet, Outlet, Paramete
 from permitflow_testing import ActionRefused, Divergence
 from permitflow_testing.moves import walk
 from tests.support.port_cases import CASES, OneConnection, Player
+from tests.support.replayed import Replayed
 
 PARAMETERS = Parameters()
 
 
 class DrivenConnection:
-    """The library's connection, moved by the model; a copy is made by the same calls."""
+    """The library's connection, moved by the model."""
 
-    def __init__(self) -> None:
-        self.open_anew()
-
-    def open_anew(self) -> None:
-        self._calls: list[str] = []
+    def begin(self) -> None:
         self._all_heard: list[str] = []
         self._connection = OneConnection()
         self._port, self._heard = self._connection.port, self._connection.heard
         self._demand = 0
         self._has_cancelled = False
 
-    def __getstate__(self) -> list[str]:
-        return self._calls or ["nothing"]
-
-    def __setstate__(self, calls: list[str]) -> None:
-        self.open_anew()
-        for call in calls:
-            if call != "nothing":
-                getattr(self, call)()
+    def end(self) -> None:
+        pass
 
     def _call(self, name: str) -> None:
         try:
             self._connection.call(name)
         except LocalProtocolError as error:
             raise ActionRefused(str(error)) from error
-        self._calls.append(name)
         self._heard.clear()
 
     def pull(self) -> None:
@@ -70,7 +60,6 @@ class DrivenConnection:
     def process_event(self) -> None:
         if not self._events:
             raise ActionRefused("nothing is due")
-        self._calls.append("process_event")
         self._heard.clear()
         self._connection.process(1)
         self._all_heard += self._heard
@@ -78,7 +67,7 @@ class DrivenConnection:
     def open_connection(self) -> None:
         if not (self._port.is_in_closed and self._port.is_out_closed) or self._events or self._elements:
             raise ActionRefused("the connection is in use")
-        self.open_anew()
+        self.begin()
 
     @property
     def _events(self) -> int:
@@ -119,7 +108,7 @@ class DrivenConnection:
 
 
 def test_a_connection_takes_every_edge_and_refuses_everything_else() -> None:
-    done = walk(SYSTEM, DrivenConnection(), PARAMETERS)
+    done = walk(SYSTEM, Replayed(DrivenConnection), PARAMETERS)
     assert min(done.states, done.edges, done.refusals) > 40
 
 
@@ -133,7 +122,7 @@ class LosesTheLast(DrivenConnection):
 
 def test_a_connection_that_loses_an_element_is_found_out() -> None:
     with pytest.raises(Divergence, match="element"):
-        walk(SYSTEM, LosesTheLast(), PARAMETERS)
+        walk(SYSTEM, Replayed(LosesTheLast), PARAMETERS)
 
 
 # The cases of Pekko's GraphInterpreterPortsSpec.
