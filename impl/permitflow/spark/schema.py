@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.lib import Type_LIST, Type_MAP, Type_STRUCT
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
@@ -262,10 +263,38 @@ def _takes(user: DataType, found: DataType) -> bool:
     return user == found
 
 
+def _is_wider(target: pa.DataType, kind: pa.DataType) -> bool:
+    """Is ``target`` the same type, but for names of lists' elements and nulls that it allows in more places?"""
+    if kind.equals(target):
+        return True
+    kinds, wanted = ([each.field(place) for place in range(each.num_fields)] for each in (kind, target))
+    is_nested = kind.id in (Type_STRUCT, Type_LIST, Type_MAP) and kind.id == target.id and len(kinds) == len(wanted)
+    is_named = kind.id != Type_STRUCT or [each.name for each in kinds] == [each.name for each in wanted]
+    return (
+        is_nested
+        and is_named
+        and all(
+            wider.nullable >= each.nullable and _is_wider(wider.type, each.type)
+            for each, wider in zip(kinds, wanted, strict=True)
+        )
+    )
+
+
+class _Retyped:
+    """An array as one of a wider type, by Arrow's interface between libraries: nothing is copied or looked at."""
+
+    def __init__(self, array: pa.Array, kind: pa.DataType) -> None:
+        self._array, self._kind = array, kind
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
+
+
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         # Arrow does not cast a variant that is null, even to its own type: a struct whose parts have no nulls.
-        cast = column if column.type.equals(field.type) else column.cast(field.type)
+        is_wider = _is_wider(field.type, column.type)
+        cast = pa.array(_Retyped(column, field.type)) if is_wider else column.cast(field.type)
     except pa.ArrowException as error:
         raise SchemaMismatchError(ours=str(field), theirs=f"{column.type}: {error}") from error
     if cast.null_count and not field.nullable:

@@ -56,13 +56,15 @@ def test_a_variant_may_be_null_whose_parts_may_not(driver: Driver, replay_option
     """In Arrow it is a struct of two columns without nulls."""
     options = {**replay_options, "channels": "1"}
 
-    def job(spark: SparkSession) -> list[tuple[str | None, str]]:
-        frame = spark.sql("SELECT CAST(NULL AS VARIANT) AS v, array(parse_json('1'), NULL) AS w")
+    def job(spark: SparkSession) -> list[tuple[str | None, ...]]:
+        beside = "named_struct('a', 1, 'v', CAST(NULL AS VARIANT))"
+        alone = "CAST(NULL AS VARIANT) AS v, array(parse_json('1'), NULL) AS w"
+        frame = spark.sql(f"SELECT {alone}, array({beside}) AS x, map(1, {beside}) AS y")
         frame.write.format("permitflow").mode("append").options(**options).save()
         back = spark.read.format("permitflow").options(**options).load()
-        return [tuple(row) for row in back.selectExpr("CAST(v AS STRING)", "CAST(w AS STRING)").collect()]
+        return [tuple(row) for row in back.selectExpr(*(f"CAST({name} AS STRING)" for name in "vwxy")).collect()]
 
-    assert driver.run(job) == [(None, "[1, null]")]
+    assert driver.run(job) == [(None, "[1, null]", "[{1, null}]", "{1 -> {1, null}}")]
 
 
 @pytest.mark.parametrize("how", ["direct", "staged", "a stream"])
