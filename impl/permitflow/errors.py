@@ -1181,16 +1181,16 @@ class SparkSetupError(PermitflowError):
 
 
 class TaskRetryError(PermitflowError):
-    """Spark started a task again whose first attempt may have sent rows."""
+    """An attempt at a task is refused: another one may have sent rows, or is to send them."""
 
     status = "FAILED_PRECONDITION"
     partition: int
     attempt: int  # Spark's taskAttemptId: no other attempt has it
-    text = (
-        "partition {partition} is written for the second time (task attempt {attempt}): rows of the first attempt may "
-        "have been consumed already and would come twice; run the whole job again, and without speculation, or write "
-        "with delivery=staged, which takes second attempts"
+    reason: str = (
+        "rows of the first attempt may have been consumed already and would come twice; run the whole job again, and "
+        "without speculation, or write with delivery=staged, which takes second attempts"
     )
+    text = "partition {partition} is written for the second time (task attempt {attempt}): {reason}"
 
 
 class JobTotalError(PermitflowError):

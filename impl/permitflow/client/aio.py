@@ -183,6 +183,7 @@ async def put(
     failed_job: str = "",
     spread_over: int = 0,
     job_channels: Sequence[str] = (),
+    job_since_row: int | None = None,
     resume_seconds: float | None = None,
     security: Security | None = None,
     byte_window: int | None = None,
@@ -199,15 +200,18 @@ async def put(
             how many of its rows are kept, and it sends those that follow: nothing compares rows, so each start has to
             make the same ones.  An older stream under this name is broken off.
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
-        attempt: at a task of a job: the exchange refuses a second one.  It ends with ``closes_channel=False``: any
-            other end breaks the channel, which its job ends with ``total``.
+        attempt: at a task of a job: it takes the place of an earlier one that has sent no rows; if that one has, the
+            exchange refuses it.  It ends with ``closes_channel=False``: any other end breaks the channel, which its job
+            ends with ``total``.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
-        failed_job: to abort the channel for a job that has failed; refused if no attempt of that job has begun in
-            the channel, or the channel was reset since.
+        failed_job: to abort the channel for a job that has failed; refused if no row of that job has come into the
+            channel, or the channel was reset since.
         spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
         job_channels: of a job that writes into several channels of this exchange: these, at most 1,000; the exchange
             refuses if it lacks one, before any row of the job has come.
+        job_since_row: of a job that writes into a channel that keeps its rows: the channel's next row when the job was
+            planned, so that an exchange that was started again takes no rows of others for the job's.  None: not known.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -220,8 +224,8 @@ async def put(
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
         ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began; or
-            no attempt of the job that failed has begun there.
-        TaskRetryError: another attempt at the same task has begun before.
+            no row of the job that failed has come there.
+        TaskRetryError: another attempt at the same task may have sent rows, or is a later one.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
     _require_name(channel)
@@ -249,6 +253,7 @@ async def put(
                     failed_job=failed_job,
                     spread_over=spread_over,
                     job_channels=tuple(job_channels),
+                    job_since_row=job_since_row,
                     compression=able,
                     resume=resume,
                     byte_window=0 if byte_window is None else require_byte_window(byte_window),

@@ -814,7 +814,8 @@ def open_sink(
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
             ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``,
-            ``spread_over`` and ``job_channels``, as for ``aio.put``.  The recorder is used in another thread.
+            ``spread_over``, ``job_channels`` and ``job_since_row``, as for ``aio.put``.  The recorder is used in
+            another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

@@ -46,6 +46,7 @@ class PutOptions(EndOptions, total=False):
     failed_job: str
     spread_over: int
     job_channels: Sequence[str]
+    job_since_row: int | None
 
 
 def counts_its_end(options: PutOptions) -> bool:

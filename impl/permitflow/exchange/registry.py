@@ -382,7 +382,8 @@ class Exchange:
         for channel in keepers:
             self.staging.add_channel(channel, staging_rows)
             self._channels[channel.name] = channel
-            self.attempts.open_channel(channel.name, is_used=channel.books.kept_rows > 0)
+            books = channel.books
+            self.attempts.open_channel(channel.name, found_rows=range(books.first_kept_row, books.next_row))
             if self._servers:
                 channel.expiring.go_on()
         return keepers
@@ -478,9 +479,11 @@ class Exchange:
             StoreError: the store cannot write it; the channel stays as it was.
         """
         channel = self.served(name)
+        reset_row = 0
         if isinstance(channel, ReplayChannel):
             await channel.reopen()
-        self.attempts.open_channel(name)
+            reset_row = channel.books.next_row
+        self.attempts.open_channel(name, reset_row=reset_row)
         return self._begin_anew(channel, ChannelResetError)
 
     def _begin_anew(self, channel: BridgeChannel | ReplayChannel, error: Callable[..., ChannelResetError]) -> int:
@@ -494,20 +497,21 @@ class Exchange:
         )
         return channel.retire(error)
 
-    def hear_failed(self, job: str, name: str) -> None:
-        """Note that a job has failed; a channel in which it has not begun stays as it is: the caller must not break it.
+    def hear_failed(self, job: str, name: str, since_row: int | None = None) -> None:
+        """Note that a job has failed; a channel without rows of it stays as it is: the caller must not break it.
 
-        If no row at all has come into the channel, those who wait for the first one are told.
+        If no row at all has come into the channel, those who wait for the first one are told.  ``since_row``: the next
+        row of its log when the job was planned; None: not known, or it has no log.
 
         Raises:
-            ChannelResetError: the job has not begun in the channel, or the channel was reset since.
+            ChannelResetError: no row of the job has come into the channel, or the channel was reset since.
             UnknownChannelError: no channel has this name.
         """
         channel = self.served(name)
-        if self.attempts.fail(job, name):
+        if self.attempts.fail(job, name, since_row):
             return
         reason = f"job {job!r} has failed before its first row here"
-        if channel.is_untouched:
+        if channel.is_untouched_but_for(job):
             self._begin_anew(channel, partial(ChannelResetError, reason=reason))
         raise ChannelResetError(channel=name, reason=reason)
 

@@ -117,7 +117,7 @@ class _Producer:
         with self._access.hiding():
             self._stream = self._stream_of(put)
         if put.failed_job and put.staging is None:
-            self._exchange.hear_failed(put.failed_job, put.channel)
+            self._exchange.hear_failed(put.failed_job, put.channel, put.job_since_row)
         await self._stream.serve(put, schema)
 
     def _stream_of(self, put: Put) -> ProducerStream[Any]:

@@ -7,11 +7,11 @@ and each channel's reader comes to a clean end after the last row; a reader that
 row.  If a task fails or is killed after it may have sent rows, the readers of its channel fail with an error that says
 so, and the job's abort fails the readers of the other channels into which it has sent, and those who wait for the first
 row of a channel: no reader takes a shortened result for a whole one.  A channel without rows of the job stays as it is.
-A second attempt of a task is refused, because the rows of the first may have been read already: the job fails instead
-of delivering rows twice.  Spark numbers attempts from 0 again when it runs a whole stage again, as after a lost
-executor; so the exchange tells attempts apart by the job, the partition and Spark's ``taskAttemptId``, and compares at
-the end the rows that count with those that it has taken.  So disable speculation and retries, or write with
-``delivery=staged``, which survives both.
+A second attempt of a task takes the place of one that has sent no row.  Otherwise it is refused, because the rows of
+the first may have been read already: the job fails instead of delivering rows twice.  Spark numbers attempts from 0
+again when it runs a whole stage again, as after a lost executor; so the exchange tells attempts apart by the job, the
+partition and Spark's ``taskAttemptId``, and compares at the end the rows that count with those that it has taken.  So
+disable speculation and retries, or write with ``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
 in the exchange, each attempt in an area of its own, where no reader sees them.  The driver's commit publishes one
@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 from uuid import uuid4
 
 from pyspark import TaskContext
@@ -73,7 +73,6 @@ from permitflow.errors import (
     RetentionError,
     SchemaMismatchError,
     StagedPartError,
-    TaskRetryError,
     UnknownBatchError,
     UnknownChannelError,
     UnknownConsumerError,
@@ -248,6 +247,8 @@ class _Sending:
         _require_carried(schema)
         self._options = options
         self._schema = schema
+        self._since_rows: dict[str, int] = {}
+        """The next row of each channel that keeps its rows, when the job was planned."""
         if options.key:
             self._splitter()
         self._require_single_places()
@@ -293,7 +294,7 @@ class _Sending:
 
         Raises:
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
-            TaskRetryError: another attempt at the same task has begun before.
+            TaskRetryError: another attempt at the same task has sent rows, or may have, or is a later one.
             ChannelCancelledError: the reader needs no more rows; those that it had not read are dropped.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
@@ -366,6 +367,7 @@ class _Sending:
             "security": exchange.security,
             "spread_over": self._spread_over,
             "job_channels": self._job_channels,
+            "job_since_row": self._since_rows.get(channel),
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds
@@ -389,7 +391,6 @@ class _Sending:
         channel: str,
         *,
         timeout_seconds: float | None = None,
-        attempt: TaskAttempt | None = None,
         total: JobTotal | None = None,
         failed_job: str = "",
     ) -> "BlockingSink":
@@ -398,7 +399,6 @@ class _Sending:
             channel,
             timeout_seconds=timeout_seconds,
             same_host=SameHost.NEVER,
-            attempt=attempt,
             total=total,
             failed_job=failed_job,
         )
@@ -464,31 +464,25 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         with self._dialled(exchange.address, exchange.timeout_seconds) as orders:
             for told in orders.statistics(exchange.channels).channels:
                 _require_producible(told)
-                self._is_kept |= told.kept is not None
+                if told.kept is not None:
+                    self._is_kept = True
+                    self._since_rows[told.channel] = told.kept.next_row
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
             InvalidParametersError: columns differ only by case.
-            TaskRetryError: this is not the task's first attempt, and the first has not broken the channel.
+            TaskRetryError: another attempt at the task has sent rows, or may have, or is a later one.
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         context = _context()
         _require_distinct(self._schema.names, context)
-        attempt = TaskAttempt(self._job, context.partitionId(), context.taskAttemptId())
+        is_retry = context.attemptNumber() > 0
+        attempt = TaskAttempt(self._job, context.partitionId(), context.taskAttemptId(), is_retry)
         with earlier_attempts_named():
-            if context.attemptNumber() > 0:
-                self._refuse_retry(context, attempt)
             return self.send(iterator, context, attempt=attempt)
-
-    def _refuse_retry(self, context: TaskContext, attempt: TaskAttempt) -> NoReturn:
-        # The exchange cannot know the first attempt if it was restarted meanwhile.  If the first attempt broke the
-        # channel, the exchange's error says why, which helps more than TaskRetryError.
-        with self.open_for_a_word(self.channel_of(context), attempt=attempt) as sink:
-            sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-        raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.

@@ -79,7 +79,9 @@ class TaskAttempt(NamedTuple):
     partition: int
     """Which of the job's tasks."""
     attempt: int
-    """Unique among the attempts at this task."""
+    """Unique among the attempts at this task; later ones have higher numbers."""
+    is_retry: bool = False
+    """Was there an attempt at this task before, of which the exchange may not know?"""
 
 
 class JobTotal(NamedTuple):
@@ -141,7 +143,7 @@ class Put(Opening):
     staging: Staging | None = None
     """The attempt that stages these rows, in a channel that keeps them; they are visible once published."""
     attempt: TaskAttempt | None = None
-    """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
+    """The attempt that sends these rows directly; the exchange refuses it if another one at the task has sent rows."""
     total: JobTotal | None = None
     """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
     failed_job: str = ""
@@ -151,6 +153,8 @@ class Put(Opening):
     not spread rows."""
     job_channels: tuple[str, ...] = ()
     """Channels into which other tasks of the job write; the exchange refuses if it lacks one."""
+    job_since_row: int | None = None
+    """The next row of a channel that keeps its rows, when the job was planned: earlier ones are not its own."""
 
 
 @dataclass(frozen=True, slots=True)

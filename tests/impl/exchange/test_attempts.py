@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class World:
         self.address = address
 
     def attempt(self, number: int, partition: int = 0, job: str = "job") -> AbstractAsyncContextManager[RemoteSender]:
-        return put(self.address, CHANNEL, SCHEMA, attempt=TaskAttempt(job, partition, number))
+        return put(self.address, CHANNEL, SCHEMA, attempt=TaskAttempt(job, partition, number, number > 1))
 
     async def send(self, number: int, partition: int = 0, rows: int = 10, job: str = "job") -> None:
         async with self.attempt(number, partition, job) as sender:
@@ -138,14 +138,98 @@ async def two_at_once(job: World) -> None:
 
 
 @BOTH
-async def test_a_second_attempt_leaves_a_channel_whole_that_has_no_rows(retention: Retention) -> None:
+@pytest.mark.parametrize("ends", [True, False], ids=["has ended", "has broken off"])
+async def test_a_second_attempt_takes_the_place_of_one_without_rows(retention: Retention, ends: bool) -> None:
     async with world(retention) as job:
-        await job.send(1, rows=0)
-        with pytest.raises(TaskRetryError):
-            await job.send(2)
-        await job.send(3, partition=1)
+        if ends:
+            await job.send(1, rows=0)
+        else:
+            async with job.attempt(1) as first:
+                first.abort("no row of it was sent")
+        await job.send(2)
         await job.commit(10)
         assert await job.read() == 10
+
+
+@BOTH
+async def test_rows_of_a_slow_attempt_are_not_taken_beside_a_second(retention: Retention) -> None:
+    """They come once the second one has begun."""
+    async with world(retention) as job, job.attempt(2) as second:
+        with pytest.raises(TaskRetryError, match="a later attempt has taken its place"):
+            await job.send(1)
+        async with job.attempt(3) as third:
+            with pytest.raises(TaskRetryError, match="a later attempt has taken its place"):
+                await send_to_the_end(second)
+            await send_to_the_end(third)
+        await job.commit(10)
+        assert await job.read() == 10
+
+
+async def send_to_the_end(sender: RemoteSender) -> None:
+    await sender.send(chunk(0, 10))
+    await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+
+
+@BOTH
+async def test_rows_on_the_way_are_not_taken_once_a_second_begins(retention: Retention) -> None:
+    """They lie in the connection of a process that has heard nothing of the other attempt."""
+    async with (
+        served("orders/0", schema=BATCH.schema, retention=retention) as (exchange, address),
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        async with dialling(address, PUT_STREAM) as slow:
+            await slow.write([encoded(PUT_STREAM, put_frame(attempt=TaskAttempt("job", 0, 1)))])
+            await slow.read()  # the agreement
+            async with put(address, "orders/0", BATCH.schema, attempt=TaskAttempt("job", 0, 2)) as sender:
+                await slow.write([encoded(PUT_STREAM, data())])
+                await sender.send(BATCH)
+                await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+            with pytest.raises(TaskRetryError):
+                await read_to_the_end(slow)
+        async with put(address, "orders/0", BATCH.schema, total=JobTotal("job", 3)) as sender:
+            await sender.end(until=EndOutcome.ACCEPTED)
+        assert exchange.statistics()[0].rows_in == 3
+
+
+async def test_a_second_attempt_is_refused_after_a_restart(tmp_path: Path) -> None:
+    """The first one has sent rows that are there still, and the exchange does not know of it."""
+    for restarts in (False, True):
+        with SqliteStore(tmp_path / "store") as store:
+            kept = {"retention": Retention.REPLAY, "schema": SCHEMA, "listen": LISTEN, "store": store}
+            async with served(CHANNEL, **kept) as (exchange, address):
+                job = World(exchange, address)
+                await job.send(1, job="any" if restarts else "job")
+                with pytest.raises(TaskRetryError) if restarts else nullcontext():
+                    await job.send(2, partition=1)
+
+
+async def test_a_reset_ends_jobs_that_were_planned_before_it() -> None:
+    """Also one of which this exchange knows nothing, because it was started again."""
+    async with world(Retention.REPLAY) as job:
+        await job.send(1, job="another")
+        await job.exchange.reset_channel(CHANNEL)
+        stated: dict[str, Any] = {"attempt": TaskAttempt("job", 0, 2, is_retry=True)}
+        with pytest.raises(ChannelResetError):
+            await put(job.address, CHANNEL, SCHEMA, **stated, job_since_row=9).__aenter__()
+        async with put(job.address, CHANNEL, SCHEMA, **stated, job_since_row=10) as sender:
+            await send_to_the_end(sender)
+
+
+@pytest.mark.parametrize(("since_row", "breaks"), [(0, True), (10, False)])
+async def test_a_late_abort_after_a_restart_spares_other_jobs(tmp_path: Path, since_row: int, breaks: bool) -> None:
+    """All rows are from before the job was planned, so that none is its own."""
+    for restarts in (False, True):
+        with SqliteStore(tmp_path / "store") as store:
+            kept = {"retention": Retention.REPLAY, "schema": SCHEMA, "listen": LISTEN, "store": store}
+            async with served(CHANNEL, **kept) as (exchange, address):
+                job = World(exchange, address)
+                await job.send(1, job=f"restarts: {restarts}")
+                if not restarts:
+                    continue
+                with nullcontext() if breaks else pytest.raises(ChannelResetError):
+                    async with put(address, CHANNEL, SCHEMA, failed_job="job", job_since_row=since_row) as sender:
+                        sender.abort("it has failed")
+                assert exchange.statistics()[0].state == ("broken" if breaks else "open")
 
 
 @BOTH
@@ -270,6 +354,23 @@ async def failure_of(doing: Awaitable[object]) -> PermitflowError:
     with pytest.raises(PermitflowError) as caught:
         await doing
     return caught.value
+
+
+@BOTH
+async def test_who_reads_without_rows_of_a_failed_job_is_told(retention: Retention) -> None:
+    """The job has stated the schema, and one of its attempts is there."""
+    async with served(CHANNEL, retention=retention, listen=LISTEN) as (exchange, address):
+        job = World(exchange, address)
+        async with asyncio.timeout(SOON_SECONDS), job.attempt(1) as sender, get(address, CHANNEL) as receiver:
+            with pytest.raises(ChannelResetError, match="job 'job' has failed before its first row"):
+                await job.abort()
+            with pytest.raises(ChannelResetError):
+                await rows_in(receiver)
+            with pytest.raises(TaskRetryError, match="its job has failed"):
+                await send_to_the_end(sender)
+        await job.send(1, job="next")
+        await job.commit(10, job="next")
+        assert await job.read() == 10
 
 
 @BOTH

@@ -21,6 +21,7 @@ from traceback import format_exception_only
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import (
@@ -60,7 +61,7 @@ from permitflow.spark.sink import ExchangeWriter
 from permitflow.tracing import read_trace
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
-from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, produce, served_exchange
+from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, served_exchange
 
 Options = dict[str, str]
 Received = list[list[pa.RecordBatch] | str]
@@ -224,6 +225,28 @@ def test_a_task_that_fails_halfway_fails_readers_and_is_not_repeated(
     assert {str(result).partition(":")[0] for result in received} <= {"ChannelAbortedError", "ChannelResetError"}
 
 
+@pytest.mark.parametrize("more", [{}, {"key": "id"}], ids=["", "key"])
+@pytest.mark.parametrize("served", ["options", "replay_options"])
+def test_a_task_that_fails_before_its_first_row_is_repeated(
+    driver: Driver, request: pytest.FixtureRequest, served: str, more: Options
+) -> None:
+    options: Options = request.getfixturevalue(served)
+
+    def job(spark: SparkSession) -> list[int]:
+        def failing_once(numbers: Iterable[int]) -> Iterable[tuple[int]]:
+            context = TaskContext.get()
+            if context is not None and context.attemptNumber() == 0:
+                raise RuntimeError("the disk is on fire")
+            return zip(numbers)
+
+        numbers = spark.sparkContext.parallelize(range(90), 3)
+        frame = spark.createDataFrame(numbers.mapPartitions(failing_once), "id BIGINT")
+        frame.write.format("permitflow").mode("append").options(**options, **more).save()
+        return sorted(row.id for row in spark.read.format("permitflow").options(**options).load().collect())
+
+    assert driver.run(job) == [*range(90)]
+
+
 # Takes its first rows, and holds them.
 HOLDING = """
 import sys, time
@@ -333,8 +356,10 @@ ONE_ROW = pa.record_batch({"id": pa.array([1], pa.int64())})
 class Tasks:
     """Runs the attempts at the tasks of a job without Spark."""
 
-    def __init__(self, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, options: Options, monkeypatch: pytest.MonkeyPatch, *, is_planned: bool = False) -> None:
         self.writer = ExchangeWriter(WriteOptions.parse(options), StructType().add("id", LongType()))
+        if is_planned:
+            self.writer.require_channels()
         self._monkeypatch = monkeypatch
 
     def run(self, attempt: Attempt, rows: Iterable[pa.RecordBatch] = (ONE_ROW,)) -> WriterCommitMessage:
@@ -342,15 +367,31 @@ class Tasks:
         return self.writer.write(iter(rows))
 
 
-def test_an_attempt_at_a_task_that_failed_is_refused(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also by an exchange that does not know the first one, because it was restarted."""
+def test_a_second_attempt_is_refused_where_rows_of_the_first_are(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = Tasks(options, monkeypatch)
+    tasks.run(Attempt(3, number=0, attempt=8))
     with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
-        Tasks(options, monkeypatch).run(Attempt(3, number=1, attempt=9))
+        tasks.run(Attempt(3, number=1, attempt=9))
     assert (caught.value.partition, caught.value.attempt) == (3, 9)
     assert "Spark's log has the error of the one before it" in "".join(format_exception_only(caught.value))
-    channel = channels_of(options)[1]
-    produce(options, channel, [ONE_ROW])
-    assert consume(options, channel) == [ONE_ROW]
+
+
+def test_a_retry_is_refused_by_an_exchange_that_was_started_again(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has rows that it does not know from whom; those from before the job do not matter."""
+    keeping = (*KEEPING, "--store", str(tmp_path / "store"))
+    with served_exchange(address=address, more=keeping) as before:
+        options = options_of(before)
+        earlier, tasks = (Tasks(options, monkeypatch, is_planned=True) for _ in range(2))
+        earlier.run(Attempt(0, number=0, attempt=8))
+    with served_exchange(address=address, more=keeping):
+        with pytest.raises(TaskRetryError):
+            tasks.run(Attempt(0, number=1, attempt=9))
+        later = Tasks(options, monkeypatch, is_planned=True)
+        later.writer.commit([later.run(Attempt(0, number=1, attempt=10))])
 
 
 def test_a_stage_that_is_run_again_breaks_its_channels(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,8 @@ class BridgeChannel:
             self.receiver.aim_at(self.latency_share_seconds)
         self.schema = schema
         """Of the chunks; None: no producer has stated it yet."""
+        self._stated_by = ""
+        """The job whose attempt has stated the schema."""
         self._schema_known = asyncio.Event()
         if schema is not None:
             self._schema_known.set()
@@ -146,10 +148,10 @@ class BridgeChannel:
         if self.schema is not None:
             require_equal_schemas(ours=self.schema, theirs=fitted(schema, self.schema), owners=OF_PRODUCER)
 
-    def announce(self, schema: pa.Schema) -> None:
-        """Note the schema of the first accepted producer."""
+    def announce(self, schema: pa.Schema, job: str = "") -> None:
+        """Note the schema of the first accepted producer, which may be an attempt of a job."""
         if self.schema is None:
-            self.schema = schema
+            self.schema, self._stated_by = schema, job
             self._schema_known.set()
 
     def end(self, by: str) -> None:
@@ -234,12 +236,15 @@ class BridgeChannel:
         """The producers that wait for nothing but their end, and the consumer."""
         return [*self.producers, *([] if self.books.consumer is None else [self.books.consumer])]
 
-    @property
-    def is_untouched(self) -> bool:
-        """Does the channel lose nothing if it begins anew: no producer is there, or has sent or stated anything?"""
+    def is_untouched_but_for(self, job: str) -> bool:
+        """Does nobody but this job lose anything if the channel begins anew?
+
+        No producer is there whose stream goes on, nothing was sent, and nobody else has stated the schema.
+        """
         has_taken = self.sender.statistics().sent_chunks or self.backlog.messages
-        is_there = self.producers or self.arriving
-        return self.is_producible and self.schema is self.declared_schema and not is_there and not has_taken
+        is_there = self.arriving or any(producer.is_live for producer in self.producers)
+        is_stated = self.schema is not self.declared_schema and self._stated_by != job
+        return self.is_producible and not (has_taken or is_there or is_stated)
 
     @property
     def backlog(self) -> Purged:
@@ -365,8 +370,8 @@ class _Producer(ProducerStream[BridgeChannel]):
             self._end.break_off(self._channel.books.refusal())
 
     async def give_up(self, abort: Abort) -> None:
-        """Break the channel."""
-        if self.name:
+        """Break the channel, unless this is an attempt that has sent nothing."""
+        if self.name and not self._is_bare:
             await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
 
     async def _break(self, reason: str) -> None:
@@ -389,12 +394,12 @@ class _Producer(ProducerStream[BridgeChannel]):
         if channel.latency_share_seconds is not None:
             self._end.aim_at(channel.latency_share_seconds)
         self._agree(schema, rows=fitted(schema, channel.schema))
-        channel.announce(schema)
+        channel.announce(schema, "" if put.attempt is None else put.attempt.job)
         channel.producers[self] = None
 
     def fail(self, reason: str) -> None:
-        """Break the channel if the stream failed before its end."""
-        if self.name and not self._has_finished:
+        """Break the channel if the stream failed before its end, unless this is an attempt that has sent nothing."""
+        if self.name and not self._has_finished and not self._is_bare:
             self._channel.abort(f"the producer at {self.peer} is gone: {reason}")
 
     def leave(self) -> None:

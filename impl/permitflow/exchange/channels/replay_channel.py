@@ -491,8 +491,7 @@ class ReplayChannel:
         self.note_change()
         return self.streams.end_all(error)
 
-    @property
-    def is_untouched(self) -> bool:
+    def is_untouched_but_for(self, _job: str) -> bool:
         """Has no row ever come, and does no producer put?"""
         puts = any(stream.direction is Direction.PUT for stream in self.streams.live)
         return self.state is ChannelState.OPEN and not self.books.next_row and not puts
@@ -893,8 +892,8 @@ class ReplayProducer(KeepingProducer):
         await self._left.wait()
 
     async def give_up(self, abort: Abort) -> None:
-        """Break the channel: its rows are incomplete."""
-        if self.name and self._replacement is None:
+        """Break the channel: its rows are incomplete; unless this is an attempt that has sent nothing."""
+        if self.name and self._replacement is None and not self._is_bare:
             await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
 
 

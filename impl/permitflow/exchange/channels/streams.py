@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Codec
 from permitflow.stream.control import StreamConnection
-from permitflow.stream.frames import Abort, End, Get, Put
+from permitflow.stream.frames import Abort, End, Get, Put, TaskAttempt
 from permitflow.stream.session import State
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
@@ -243,15 +244,17 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
 
         Raises:
             ChannelResetError: the channel was reset since the job began; it stays as it is.
-            TaskRetryError: another attempt at the same task has begun before; if it has sent rows, the channel breaks.
+            TaskRetryError: another attempt at the same task may have sent rows; if an earlier one has, the channel
+                breaks.
             JobTotalError: other rows of the job have come than count; the channel breaks.
         """
         books, channel = self._channel.attempts, self._channel.name
         try:
             if put.attempt is not None:
-                self._sending = books.begin(put.attempt, channel, self._rows_so_far)
+                stop = partial(self._stop, put.attempt)
+                self._sending = books.begin(put.attempt, channel, self._rows_so_far, stop, put.job_since_row)
             if put.total is not None:
-                books.require_total(put.total, channel)
+                books.require_total(put.total, channel, put.job_since_row)
         except (TaskRetryError, JobTotalError) as error:
             if put.attempt is None or books.spoils(put.attempt):
                 await self._break(str(error))
@@ -280,6 +283,15 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
             return 0
         numbers = self._end.statistics()
         return numbers.consumed_rows + numbers.inbox_rows
+
+    def _stop(self, attempt: TaskAttempt, reason: str) -> None:
+        """Take no more from this attempt, which has sent nothing; from this moment on."""
+        self.end_with(TaskRetryError(partition=attempt.partition, attempt=attempt.attempt, reason=reason))
+
+    @property
+    def _is_bare(self) -> bool:
+        """Is this an attempt none of whose rows has come, so that nothing is missing if it breaks off?"""
+        return self._sending is not None and not self._sending.rows
 
     def _end_attempt(self) -> None:
         """Note that all rows of the attempt are here; before the producer hears of it."""

@@ -209,7 +209,7 @@ class Get(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., with_time: bool = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "spread_over", "failed_job", "job_channels", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "spread_over", "failed_job", "job_channels", "job_since_row", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,7 @@ class Put(_message.Message):
     SPREAD_OVER_FIELD_NUMBER: _ClassVar[int]
     FAILED_JOB_FIELD_NUMBER: _ClassVar[int]
     JOB_CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    JOB_SINCE_ROW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
@@ -239,10 +240,11 @@ class Put(_message.Message):
     spread_over: int
     failed_job: str
     job_channels: _containers.RepeatedScalarFieldContainer[str]
+    job_since_row: int
     same_host: SameHostOffer
     compression: CompressionOffer
     resume: ResumeOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., spread_over: _Optional[int] = ..., failed_job: _Optional[str] = ..., job_channels: _Optional[_Iterable[str]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., spread_over: _Optional[int] = ..., failed_job: _Optional[str] = ..., job_channels: _Optional[_Iterable[str]] = ..., job_since_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
     __slots__ = ("protocol_version", "stream", "flow", "parameters", "byte_window", "schema", "first_row", "same_host", "compression", "resume")
@@ -387,14 +389,16 @@ class Staging(_message.Message):
     def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ...) -> None: ...
 
 class TaskAttempt(_message.Message):
-    __slots__ = ("job", "partition", "attempt")
+    __slots__ = ("job", "partition", "attempt", "is_retry")
     JOB_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    IS_RETRY_FIELD_NUMBER: _ClassVar[int]
     job: str
     partition: int
     attempt: int
-    def __init__(self, job: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+    is_retry: bool
+    def __init__(self, job: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., is_retry: bool = ...) -> None: ...
 
 class JobTotal(_message.Message):
     __slots__ = ("job", "rows")
