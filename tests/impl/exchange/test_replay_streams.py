@@ -25,6 +25,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, Store
+from permitflow.stream.session import State
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.turns import until
@@ -174,6 +175,21 @@ async def test_a_producer_that_gives_up_breaks_the_channel_behind_its_rows() -> 
         error = await refused(read(address), ChannelAbortedError)
         assert "no more paper" in str(error)
         await refused(fill(address, 3, 4), ChannelAbortedError)
+
+
+async def test_a_slow_reader_gets_all_rows_before_a_broken_channels_error() -> None:
+    """They have come, and the error has come, before it takes the first one."""
+    async with serving() as (channel, address):
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(rows(0, 3))
+            await until(lambda: channel.position().next_row == 3)
+            sender.abort("no more paper")
+        await until(lambda: channel.state is ChannelState.BROKEN)
+        async with get(address, CHANNEL) as receiver:
+            await until(lambda: receiver.state is not State.OPEN)
+            assert (await receiver.receive()).payload == rows(0, 3)
+            with pytest.raises(ChannelAbortedError, match="no more paper"):
+                await receiver.receive()
 
 
 async def test_a_producer_that_gives_up_waiting_breaks_the_channel_at_once() -> None:

@@ -907,7 +907,11 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
     """A consumer of rows that can be read again."""
 
     async def serve(self, get: Get, schema: pa.Schema | None) -> None:
-        """Accept the consumer, and send the rows it wants."""
+        """Accept the consumer, and send the rows it wants.
+
+        Where the channel is broken, the stream is broken off behind the last row: Abort would drop those that the
+        consumer has not taken yet.
+        """
         if get.probe:
             self._agree(await self._meet(schema), is_probe=True)
         else:
@@ -925,11 +929,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
                 agreed = agreed.append(TIME_FIELD)
                 columns = [*columns, TIME_FIELD.name] if columns else []
             self._agree(agreed, start)
-            try:
-                await self._send(get, start, columns, met)
-            except ChannelAbortedError as error:
-                self._end.abort(error.reason)
-                return
+            await self._send(get, start, columns, met)
         await self._end.end(closes_channel=False)
 
     def _start_of(self, get: Get) -> int:
