@@ -31,8 +31,12 @@ def registering_with(python: Path | str) -> Callable[[SparkSession], None]:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """One that has the standard library only."""
+    """One that has the standard library only, also where the tests find permitflow by PYTHONPATH."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    (packages,) = tmp_path.glob("bare/lib/python*/site-packages")
+    (packages / "sitecustomize.py").write_text(
+        "import os, sys\nsys.path[:] = [each for each in sys.path if not os.path.isdir(f'{each}/permitflow')]\n"
+    )
     return tmp_path / "bare/bin/python"
 
 
