@@ -108,7 +108,8 @@ def found(folder: Path = RESULTS) -> str:
     """A line for each fault of ours that a trial has found."""
     path = folder / FOUND
     faults = json.loads(path.read_text("utf-8")) if path.exists() else []
-    return _table(("What was wrong", "Who found it", "It stays as"), [(f["what"], f["by"], f["stays"]) for f in faults])
+    columns = ("What was wrong", "Who found it", "Does the simulator find it now?", "It stays as")
+    return _table(columns, [(f["what"], f["by"], f.get("simulator", "it has"), f["stays"]) for f in faults])
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -41,7 +41,7 @@ class Fault(StrEnum):
     @property
     def is_bridgeable(self) -> bool:
         """Does a stream that resumes survive it?"""
-        return self in (Fault.CUT, Fault.HALF_CLOSE, Fault.SILENCE, Fault.PART, Fault.PAUSE)
+        return self not in (Fault.CRASH, Fault.POWER)
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ class Schedule:
     byte_window: int
     scheme: str
     """Of the exchange's address: TCP or UDP."""
+    exchange_resumes: bool = True
+    """False: its clients offer it in vain."""
+
+    @property
+    def exchange_resume_seconds(self) -> float:
+        """``resume_seconds`` of the exchange."""
+        return self.resume_seconds if self.exchange_resumes else 0.0
 
     @property
     def is_bridgeable(self) -> bool:
@@ -92,7 +99,12 @@ class Schedule:
         seconds = sum(each.seconds + noticing for each in troubles)
         if self._may_seem_silent:
             seconds += noticing
-        return not seconds or seconds < self.resume_seconds
+        return not seconds or seconds < self.exchange_resume_seconds
+
+    @property
+    def may_outlast_farewells(self) -> bool:
+        """May a line be lost for longer than a client waits at its end, until its last words are out?"""
+        return sum(each.seconds + self.silence_seconds for each in self.troubles) > _FAREWELL_SECONDS
 
     @property
     def _may_seem_silent(self) -> bool:
@@ -114,7 +126,10 @@ _NOTICING_SECONDS = 15.0
 """Beyond the silence: signs of life come each second, and an attempt to dial again takes up to 10 s."""
 _ROOMY_SECONDS = 20.0
 """So many signs of life, each of which comes twice, are not all lost."""
+_FAREWELL_SECONDS = 20.0
+"""A client waits for 30 s, and an attempt to dial again takes up to 10 s of them."""
 _UDP_SHARE = 0.2
+_UNWILLING_SHARE = 1 / 16
 _SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
 _RESUME_SECONDS = (0.0, 5.0, 60.0, 300.0, 300.0)
 _PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
@@ -125,6 +140,8 @@ _TURNS = (40, 150, 600)
 def draw(seed: int, scheme: str = "") -> Schedule:
     """The schedule of this seed; over UDP for some seeds, unless ``scheme`` says over what."""
     drawn = _draw_for_tcp(seed)
+    if Random(f"resumes {seed}").random() < _UNWILLING_SHARE:
+        drawn = replace(drawn, exchange_resumes=False)
     random = Random(f"datagrams {seed}")
     over_udp = random.random() < _UDP_SHARE
     if scheme == TCP or not (scheme or over_udp):

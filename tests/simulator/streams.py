@@ -68,6 +68,8 @@ class StreamsRun:
         self.exchanges: list[Host] = []
         self.seen: Counter[str] = Counter()
         self._is_stopping = False
+        self._is_spoiled = False
+        """Has a bit flipped before a stream was agreed on?"""
         self._stopping = asyncio.Event()
         self._exchange_is_over = False
         self._open_producers = len(schedule.chunks)
@@ -134,7 +136,7 @@ class StreamsRun:
             self._new_exchange(),
             self.address,
             silence_seconds=schedule.silence_seconds,
-            resume_seconds=schedule.resume_seconds,
+            resume_seconds=schedule.exchange_resume_seconds,
             security=INSECURE,
         ):
             await stopping.wait()
@@ -295,6 +297,7 @@ class StreamsRun:
                 world.tell(pipe.writer.name, f"{trouble.fault.value} towards {pipe.reader.name}")
                 if trouble.fault is Fault.FLIP:
                     pipe.flips_next = True
+                    self._is_spoiled |= not self.clients[trouble.host].exchange
                 elif trouble.fault is Fault.SILENCE:
                     pipe.is_silent = True
                 else:
@@ -366,9 +369,10 @@ class StreamsRun:
         """Was there more than what everybody must bear?"""
         if isinstance(error, ChannelCancelledError) and self.schedule.receiving is Receiving.LEAVES:
             return True
-        if isinstance(error, PeerGoneError) and self.schedule.troubles and self.clients[CONSUMER].is_ended:
+        is_left = self.clients[CONSUMER].is_ended and self.schedule.may_outlast_farewells
+        if isinstance(error, PeerGoneError) and is_left:
             return True  # the consumer has all, and has left before its last word was heard
-        return name not in self.schedule.clients or not self.schedule.is_bridgeable
+        return name not in self.schedule.clients or not self.schedule.is_bridgeable or self._is_spoiled
 
     def _on_step(self, judge: Any, event: Any) -> None:
         self.world.tell(event.end, f"{judge.name}: {judge.event_in_words(event)}")

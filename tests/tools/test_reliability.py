@@ -1,10 +1,11 @@
 """docs/reliability.md says what the kept results say."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tools.reliability import Trial, page, promised, trials, tried
+from tools.reliability import FOUND, RESULTS, Trial, page, promised, trials, tried
 
 TRIAL = Trial(
     name="cuts",
@@ -24,6 +25,14 @@ TRIAL = Trial(
 def test_the_page_is_made_of_the_kept_results(repository: Path) -> None:
     text = (repository / "docs/reliability.md").read_text("utf-8")
     assert page(text) == text, "run: python -m tools.reliability"
+
+
+def test_it_is_said_whether_the_simulator_finds_a_fault() -> None:
+    faults = json.loads((RESULTS / FOUND).read_text("utf-8"))
+    unsaid = [
+        fault["what"] for fault in faults if not fault["by"].startswith("simulator") and not fault.get("simulator")
+    ]
+    assert not unsaid
 
 
 def test_a_kept_trial_is_read_again_as_it_was(tmp_path: Path) -> None:

@@ -433,6 +433,10 @@ class DialledCarrier(ResumingCarrier):
             return self._may_come_whole()  # else it is the reason why the stream has ended
         return isinstance(error, HandshakeTimeoutError)
 
+    def _is_undecoded(self, error: PermitflowError) -> bool:
+        """Was what went before the first message altered?  The acceptor of this stream speaks our protocol."""
+        return isinstance(error, UndecodableDataError) and self._may_come_whole()
+
     def _on_connection_end(self, connection: NumberedConnection) -> None:
         """The acceptor ends a stream in good order when this end has everything."""
         self._is_over = True
@@ -485,7 +489,7 @@ class DialledCarrier(ResumingCarrier):
                     return ResumeRefusedError(who=self._who, reason=error.reason)
                 if isinstance(error, LimitReachedError):
                     return None  # the former connection may still take its place
-                if not carrier.is_cut and not self._is_unheard(error):
+                if not (carrier.is_cut or self._is_unheard(error) or self._is_undecoded(error)):
                     return error
                 if isinstance(error, PeerGoneError):
                     raise  # in vain as well, and it says why
