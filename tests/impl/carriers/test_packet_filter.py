@@ -2,6 +2,7 @@
 
 import errno
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -19,7 +20,7 @@ def dialled(listener: socket.socket, source: str) -> bytes:
     with socket.socket(family) as client:
         client.setblocking(False)
         client.bind((source, 0))
-        target = ("::1" if ":" in source else "127.0.0.1", listener.getsockname()[1])
+        target = (source if ":" in source else "127.0.0.1", listener.getsockname()[1])
         assert client.connect_ex(target) == errno.EINPROGRESS
         with socket.socket(socket.AF_INET) as later:
             later.bind(("127.0.0.9", 0))
@@ -45,6 +46,33 @@ def test_networks_of_ipv6_are_told_from_hosts_of_ipv4() -> None:
         assert (dialled(listener, "::1"), dialled(listener, "127.0.0.66")) == (DIALLING, CONNECTED)
         assert drop_from(listener, ["127.0.0.66", "2001:db8::/64", "0:0:0:1::/64"])
         assert (dialled(listener, "::1"), dialled(listener, "127.0.0.66")) == (CONNECTED, DIALLING)
+
+
+IN_A_NETWORK_OF_ITS_OWN = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")
+SET_UP = (
+    "ip link set lo up && ip address add fd00:0:0:1::1/64 dev lo nodad && ip address add fd00:0:0:2::1/64 dev lo nodad"
+)
+TELL = """
+import socket
+from permitflow.carriers.packet_filter import drop_from
+from tests.impl.carriers.test_packet_filter import dialled
+
+with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+    assert drop_from(listener, ["fd00:0:0:2::/64"])
+    print(*(dialled(listener, f"fd00:0:0:{number}::1") for number in (1, 2)))
+"""
+
+
+def test_networks_of_ipv6_that_differ_in_their_last_bits_are_two() -> None:
+    command = f'{SET_UP} && "$0" -c "$1"'
+    try:
+        trial = subprocess.run([*IN_A_NETWORK_OF_ITS_OWN, SET_UP], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("this system has no unshare")
+    if trial.returncode:
+        pytest.skip(f"this system makes no such network: {trial.stderr.strip()}")
+    told = subprocess.run([*IN_A_NETWORK_OF_ITS_OWN, command, sys.executable, TELL], capture_output=True, text=True)
+    assert told.stdout.split() == [repr(CONNECTED), repr(DIALLING)], told.stderr
 
 
 def test_it_tells_that_nothing_is_dropped() -> None:
