@@ -207,11 +207,15 @@ class _BlockingStream(_Blocking[R]):
 
     def _raise_failure(self, undelivered: object = None) -> NoReturn:
         """Raise the error that ended the stream, for one more caller."""
-        held, end = self._held, self._held.end
-        failure = held.failure or (None if end is None else end.failure) or ChannelClosedError(end=self.END)
+        failure = self._failure or ChannelClosedError(end=self.END)
         if isinstance(failure, PermitflowError):
             raise copy_error(failure, undelivered)
-        raise TransportError.of(what=f"the {held.what} failed", cause=failure)
+        raise TransportError.of(what=f"the {self._held.what} failed", cause=failure)
+
+    @property
+    def _failure(self) -> BaseException | None:
+        held, end = self._held, self._held.end
+        return held.failure or (None if end is None else end.failure)
 
     def _wait_for(self, is_done: Callable[[], bool], why: Callable[[], Cause]) -> None:
         """Wait until ``is_done``, as long as the stream makes progress.
@@ -463,7 +467,9 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
     @property
     def _lacks_end(self) -> bool:
-        return not self._is_closed and self._held.is_open and self._held.wanted_end is None
+        held = self._held
+        is_open = not self._is_closed and self._failure is None and held.background.is_alive
+        return is_open and held.wanted_end is None
 
     def close(self) -> None:
         """Release this end in any state; never waits for the peer.  Closing twice is harmless.

@@ -300,16 +300,44 @@ def test_a_sink_that_is_closed_without_an_end_warns(exchange: ServedExchange, ca
 def test_a_sink_that_is_given_up_on_purpose_warns_of_nothing(
     exchange: ServedExchange, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended, aborted, failed = (sink_of(exchange, exchange.channel()) for _ in range(3))
+    ended, aborted, failed, unused = (sink_of(exchange, exchange.channel()) for _ in range(4))
     for sink in (ended, aborted, failed):
         sink.send(numbers(0, 10))
     ended.end()
     ended.close()
+    unused.close()
     with aborted:
         aborted.abort("the test says so")
     with suppress(ValueError), closing(failed):
         raise ValueError
     assert "without end()" not in caplog.text
+
+
+def test_who_heard_that_its_stream_failed_is_not_warned_of_it(
+    exchange: ServedExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    sink.send(numbers(0, 10))
+    sink_of(exchange, channel).abort("the test says so")
+    with pytest.raises(ChannelAbortedError):
+        send_for_ever(sink)
+    sink.close()
+    assert not caplog.text
+
+
+def test_a_block_that_is_left_while_its_end_waits_breaks_nothing(
+    exchange: ServedExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    with source_of(exchange, channel) as source:
+        with sink:
+            sink.send(numbers(0, 10))
+            with in_a_hurry(sink), pytest.raises(PeerTimeoutError):
+                sink.end()
+        assert values(list(source)) == list(range(10))
+    assert not caplog.text
 
 
 def test_a_generator_that_is_given_up_is_told_by_its_name(exchange: ServedExchange) -> None:

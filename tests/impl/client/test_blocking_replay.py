@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -70,6 +71,20 @@ def test_a_sink_waits_for_acknowledgements_and_says_so(exchange: ServedExchange)
             sink.end(closes_channel=False)
         (at,) = orders.positions([channel])
         assert at.next_row == chunk_rows == 192
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_named_producer_that_leaves_without_an_end_can_come_again(fails: bool, exchange: ServedExchange) -> None:
+    channel = exchange.channel()
+    with suppress(ValueError), sink_of(exchange, channel, "p") as sink:
+        sink.send(numbers(0, 10))
+        if fails:
+            raise ValueError
+    with sink_of(exchange, channel, "p") as sink:
+        assert sink.first_row is not None
+        sink.send(numbers(sink.first_row, 20))
+        sink.end()
+    assert read(exchange, channel) == list(range(20))
 
 
 def test_orders_of_all_kinds(exchange: ServedExchange) -> None:
