@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
@@ -37,6 +38,7 @@ class Name(NamedTuple):
             return None
 
 
+@lru_cache(1_024)  # a peer makes many calls
 def _plain(host: str) -> str:
     """The address without its zone, and as IPv4 if it is one."""
     found = ip_address(host.partition("%")[0])

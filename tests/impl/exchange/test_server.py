@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -23,7 +24,7 @@ from permitflow.client import control, describe, get, put
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
 from permitflow.exchange import Exchange, ExchangeServer, Retention, health
-from permitflow.exchange.health import Phase, Readiness
+from permitflow.exchange.health import HealthService, Phase, Readiness
 from permitflow.exchange.serving import METHODS
 from permitflow.exchange.stores.store import Store
 from permitflow.flows.recording import Recorder
@@ -150,6 +151,36 @@ async def test_a_watcher_hears_of_changes_after_another_one_has_left() -> None:
         await questions.Check(health_pb2.HealthCheckRequest())  # it comes behind that
         exchange.readiness.enter(Phase.DRAINING)
         assert (await staying.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_service_that_nobody_knows_is_told_as_such() -> None:
+    request = health_pb2.HealthCheckRequest(service="another")
+    async with served() as (_, address), grpc.aio.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Check(request)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        watching = stub.Watch(request)
+        assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        watching.cancel()
+
+
+async def test_a_watcher_of_liveness_hears_it_once() -> None:
+    told = list[bytes]()
+
+    async def write(response: bytes) -> None:
+        told.append(response)
+
+    readiness = Readiness(lambda: True)
+    request = health_pb2.HealthCheckRequest(service=LIVENESS).SerializeToString()
+    watch = HealthService(readiness).methods["Watch"](request, SimpleNamespace(write=write))
+    watching = asyncio.ensure_future(watch)
+    await turns()
+    readiness.enter(Phase.DRAINING)
+    await turns()
+    watching.cancel()
+    response = health_pb2.HealthCheckResponse
+    assert told == [response(status=response.SERVING).SerializeToString()]
 
 
 async def test_a_watcher_hears_of_a_store_that_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
