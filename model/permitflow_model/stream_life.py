@@ -600,6 +600,25 @@ def acceptor_last(state: State, parameters: Parameters) -> bool:
     return downstream != "closed" or upstream == "closed"
 
 
+def cancels_in(frame: Frame) -> int:
+    """Is it Cancel?  1 if so, else 0."""
+    return 1 if frame.word == "cancel" else 0
+
+
+def cancel_heeded(state: State, parameters: Parameters) -> bool:
+    """Who has cancelled gets nothing more, and an upstream that has heard Cancel has ended.
+
+    Until then Cancel is on its way, or the other end is lost.
+    """
+    life = state.upstream.life
+    if not state.downstream.is_cancelled or state.downstream.inbox > 0:
+        return not state.downstream.is_cancelled
+    if life != "open" and life != "asking":
+        return True
+    is_lost = (state.is_cut and not parameters.resumes) or is_over(state.downstream.life)
+    return is_lost or state.to_upstream.sum_of(cancels_in, add, 0) > 0
+
+
 def ends_with_last_word(frames: Queue[Frame]) -> bool:
     """Is the last word on its way?"""
     return not frames.is_empty() and is_last(frames.last().word)
@@ -692,6 +711,7 @@ SYSTEM: System[State, Parameters] = System(
         "EndIsTrue": end_is_true,
         "OutcomeIsTrue": outcome_is_true,
         "NoEndOfAborted": no_end_of_aborted,
+        "CancelHeeded": cancel_heeded,
         "ClosedTogether": closed_together,
         "AcceptorLast": acceptor_last,
         "Noticed": noticed,

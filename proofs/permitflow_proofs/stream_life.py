@@ -41,7 +41,10 @@ _CHAPTER = Chapter(
     INVARIANT,
     "stream-life-",
     promises=frozenset(
-        {"bounded", "expected", "end", "outcome", "aborted", "closed", "acceptor", "noticed", "waits", "over", "ends"}
+        {
+            *("bounded", "expected", "end", "outcome", "aborted", "cancel", "closed", "acceptor", "noticed", "waits"),
+            *("over", "ends"),
+        }
     ),
 )
 
@@ -125,6 +128,11 @@ def _is_told_first(state: State, _parameters: Parameters) -> bool:
 
 def _has_end_of_aborted(state: State, _parameters: Parameters) -> bool:
     return state.downstream.end != "abort" or state.upstream.has_ended
+
+
+def _cancel_heeded_first(state: State, _parameters: Parameters) -> bool:
+    """An upstream has ended as soon as the downstream has cancelled."""
+    return not state.downstream.is_cancelled or state.upstream.life != "open"
 
 
 def _closed_without(state: State, _parameters: Parameters) -> bool:
@@ -231,6 +239,14 @@ def theorems() -> tuple[Theorem, ...]:
             "it is told so before there is an answer",
         ),
         always("aborted", "NoEndOfAborted", "What was aborted has no end.", _has_end_of_aborted, "it has one"),
+        always(
+            "cancel",
+            "CancelHeeded",
+            "An application that has cancelled gets nothing more, and an upstream that has heard Cancel sends nothing "
+            "more but its end.",
+            _cancel_heeded_first,
+            "before Cancel has come",
+        ),
         always(
             "closed",
             "ClosedTogether",

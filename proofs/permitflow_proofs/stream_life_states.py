@@ -432,7 +432,7 @@ def _together(*clauses: Clause[State, Parameters]) -> Clause[State, Parameters]:
 INVARIANT: Mapping[str, Clause[State, Parameters]] = {
     "Lines": _together(_words, _in_order, _over, _begun, _failing, _closing, _ending),
     "Numbers": _together(
-        *(SYSTEM.invariants[name] for name in ("TypeOK", "NothingInvented", "Bounded")),
+        *(SYSTEM.invariants[name] for name in ("TypeOK", "NothingInvented", "Bounded", "CancelHeeded")),
         *(_offered, _whole, _consumed, _returned, _answers, _both_closed),
     ),
 }

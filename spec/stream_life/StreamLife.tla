@@ -413,6 +413,14 @@ OutcomeIsTrue ==
 \* ... and what was aborted is not an end.
 NoEndOfAborted == downstream.end = "abort" => ~upstream.hasEnded
 
+\* Who has cancelled gets nothing more, and an upstream that has heard Cancel has ended: until then it is on its way, or
+\* the other end is lost.
+CancelHeeded ==
+    downstream.isCancelled =>
+        /\ downstream.inbox = 0
+        /\ upstream.life \in {"asking", "open"} =>
+            (isCut /\ ~Resumes) \/ IsOver(downstream) \/ \E i \in DOMAIN toUpstream : toUpstream[i].word = "cancel"
+
 \* An end without an error: the other one has ended the stream likewise, and every permit has come back.
 ClosedTogether ==
     /\ upstream.life = "closed" =>
