@@ -506,10 +506,9 @@ def all_or_none(state: State, _parameters: Parameters) -> bool:
     published = cast("Members[int]", state.published)
     newest = max(published)
     behind = [name for name, batch in enumerate(published) if batch < newest]
-    if not behind:
-        return True
-    is_decided = [published[name] == newest - 1 and _is_there(state, name, decided_of) for name in behind]
-    return state.decided == newest and all(is_decided)
+    if not behind or state.decided != newest:
+        return not behind
+    return all(published[name] == newest - 1 and _is_there(state, name, decided_of) for name in behind)
 
 
 def is_in_order(published: int, batch: int) -> bool:
