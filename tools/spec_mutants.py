@@ -1,7 +1,7 @@
 """Deliberate mistakes in a copy of the specification: the listed check must notice each.
 
     python tools/spec_mutants.py                     all of tests/spec/mutants
-    python tools/spec_mutants.py --only "the wire is a stack"
+    python tools/spec_mutants.py --only "the queue has no bound"
 
 Exit code 0: all were noticed as listed; 1: one survived or was noticed by something else; 2: the list cannot be used.
 """

@@ -1,7 +1,8 @@
 """Mistakes on purpose: changed actions of the models, one table per protocol, each with the clause that it breaks.
 
 A mistake is written once, here.  Its proof must fail and the explorer must find the run
-(``tests/proofs/test_mistakes.py``); the conformance kit must name it where it has a rule that is about it
+(``tests/proofs/test_mistakes.py``); where that ends, the invariant must be broken in TLA+, too
+(``tests/spec/test_mistakes.py``); the conformance kit must name it where it has a rule that is about it
 (``tests/permitflow_testing/test_mistakes.py``).
 A mistaken action calls the right one and changes its input or output: no guard or update is written twice.  Mistakes
 that rules can make (a guard left out, one more, twice) are made by ``tools/model_mutants.py``.
@@ -32,11 +33,13 @@ class Mistake:
     action: str
     perform: Callable[..., Any]
     breaks: str
-    """A clause of the inductive invariant, which the action no longer keeps."""
+    """An invariant of the specification, which a run breaks; or a clause of the inductive one."""
     parameters: Any = None
-    """With these the explorer finds a run into a broken invariant; None: only the inductive invariant notices it."""
+    """With these the explorer finds a run; None: only the inductive invariant notices it."""
     rule: str = ""
-    """The rule of the conformance kit that names it; empty: the kit has none."""
+    """The rule of the conformance kit that it breaks; empty: the kit has none, or the mistake is in its own table."""
+    at_once: str = ""
+    """The clause of the inductive invariant that the action no longer keeps; empty: that which it breaks."""
 
     def __str__(self) -> str:
         return self.perform.__name__.replace("_", " ")

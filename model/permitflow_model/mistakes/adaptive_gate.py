@@ -7,6 +7,7 @@ SMALL = Parameters(inputs=2, exclusive=0, floating=2, backlog=1, floor=1)
 
 
 def shrinks_the_pool(state: State, parameters: Parameters, target: int) -> State:
+    """What is not lent has to stay in the pool, or no later target gets it back."""
     after = SYSTEM.perform("Resize", state, parameters, target)
     return after._replace(pool=min(state.pool, target))
 

@@ -17,6 +17,7 @@ def shrinks_without_withholding(state: State, parameters: Parameters, target: in
 
 
 def keeps_what_a_smaller_batch_completes(state: State, parameters: Parameters, target: int, batch: int) -> State:
+    """What is a batch now must return now: nothing may come that would complete it."""
     after = SYSTEM.perform("Resize", state, parameters, target, batch)
     back = after.returned + after.withheld - state.returned - state.withheld
     return after._replace(returned=state.returned, withheld=state.withheld, unreturned=after.unreturned + back)
@@ -39,6 +40,7 @@ def loses_what_is_not_returned(state: State, parameters: Parameters) -> State:
 
 
 def withholds_below_the_target(state: State, parameters: Parameters) -> State:
+    """Less than the target circulates, in the end nothing."""
     after = SYSTEM.perform("Consume", state, parameters)
     return after._replace(withheld=after.withheld + after.returned - state.returned, returned=state.returned)
 

@@ -28,5 +28,5 @@ MISTAKES = (
     Mistake("Write", writes_into_a_full_buffer, "TypeOK", FITS),
     Mistake("Echo", loses_an_element, "Conservation", FITS),
     Mistake("Read", reads_before_everything_is_written, "ReadsLast", FITS),
-    Mistake("Write", forgets_the_rest, "NeverWritten", FITS),
+    Mistake("Write", forgets_the_rest, "Conservation", FITS, at_once="NeverWritten"),
 )

@@ -7,6 +7,7 @@ SMALL = Parameters(row_permits=3, permit_batch=2, window_bytes=3, batch_bytes=2,
 
 
 def sends_a_large_chunk_at_any_time(state: State, parameters: Parameters) -> State:
+    """An exception without its condition is no bound."""
     after = SYSTEM.perform("Send", state._replace(outstanding=0), parameters)
     return after._replace(outstanding=state.outstanding + after.outstanding)
 
@@ -31,6 +32,7 @@ def returns_rows_on_arrival(state: State, parameters: Parameters) -> State:
 
 
 def counts_another_size(state: State, parameters: Parameters) -> State:
+    """What the receiver does not see is never returned."""
     return SYSTEM.perform("Consume", state._replace(unreturned_bytes=state.unreturned_bytes + 1), parameters)
 
 

@@ -39,11 +39,11 @@ def sends_the_newest_first(state: State, parameters: Parameters) -> State:
 
 
 MISTAKES = (
-    Mistake("Send", sends_unrequested, "TypeOK", SMALL, "window"),
+    Mistake("Send", sends_unrequested, "TypeOK", SMALL),
     Mistake("Deliver", requests_on_arrival, "Conservation", SMALL, "requested-when-consumed"),
     Mistake("Request", loses_the_request, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", requests_one_less, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", keeps_on_collecting, "RequestsBatched", SMALL, "batched"),
     Mistake("RequestWithheld", forgets_to_ask, "Conservation", SMALL),
-    Mistake("Send", sends_the_newest_first, "ExactlyOnceInOrder", SMALL, "oldest-leaves-first"),
+    Mistake("Send", sends_the_newest_first, "ExactlyOnceInOrder", SMALL),
 )

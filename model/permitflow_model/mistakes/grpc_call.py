@@ -40,11 +40,13 @@ def on_ready_in_a_thread(state: State, parameters: Parameters) -> State:
 
 
 def requests_what_it_has_room_for(state: State, parameters: Parameters) -> State:
+    """zio-grpc #708: ``request(prefetch - size)`` instead of ``request(number taken)``."""
     after = SYSTEM.perform("Emit", state, parameters)
     return after._replace(requested=state.requested + parameters.prefetch - after.inbox.size())
 
 
 def does_not_look(state: State, parameters: Parameters, size: int) -> State:
+    """``onNext`` never waits and never refuses: the local queue grows without a bound."""
     after = SYSTEM.perform("Push", state._replace(local=Fifo()), parameters, size)
     return after._replace(local=state.local.push(Message(state.offered, size)))
 
@@ -69,6 +71,7 @@ def overtakes(state: State, parameters: Parameters) -> State:
 
 
 def drops_what_was_handed_over(state: State, parameters: Parameters) -> State:
+    """Akka's boundary between actors drops what it holds."""
     after = SYSTEM.perform("OnError", state._replace(inbox=Fifo()), parameters)
     return after._replace(inbox=state.inbox)
 

@@ -17,6 +17,7 @@ def forwards_twice(state: State, parameters: Parameters, name: int) -> State:
 
 
 def forwards_into_a_full_channel(state: State, parameters: Parameters, name: int) -> State:
+    """An unbounded queue before each channel makes nobody wait, and bounds nothing."""
     channel = state.channels.get(name)
     require(not state.is_splitting)
     require(not state.is_lost)
@@ -26,6 +27,7 @@ def forwards_into_a_full_channel(state: State, parameters: Parameters, name: int
 
 
 def drops_what_does_not_go_at_once(state: State, parameters: Parameters, name: int) -> State:
+    """A dispatcher that does not wait for the slowest channel loses its rows."""
     after = SYSTEM.perform("Forward", state, parameters, name)
     channel = after.channels.get(name)
     return after._replace(channels=after.channels.put(name, channel._replace(queue=channel.queue.without_last())))
@@ -59,6 +61,7 @@ def forgets_that_it_ended(state: State, parameters: Parameters) -> State:
 
 
 def goes_on_with_the_others(state: State, parameters: Parameters, name: int) -> State:
+    """Their consumers would take a part of the rows for the whole."""
     after = SYSTEM.perform("Lose", state, parameters, name)
     return after._replace(is_lost=False)
 

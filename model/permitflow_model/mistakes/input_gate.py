@@ -63,6 +63,7 @@ def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State
 
 
 def resumes_with_any_credit(state: State, parameters: Parameters, name: int) -> State:
+    """Available and resumed are two things."""
     return with_changes(SYSTEM.perform("AddCredit", state, parameters, name), name, stopped=False)
 
 
@@ -84,6 +85,7 @@ def borrows_more_than_the_backlog(state: State, parameters: Parameters, name: in
 
 
 def forgets_the_backlog(state: State, parameters: Parameters, name: int) -> State:
+    """Nobody borrows for what waits."""
     return with_changes(SYSTEM.perform("Deliver", state, parameters, name), name, required=0)
 
 
@@ -156,7 +158,7 @@ MISTAKES = (
     Mistake("ResumeConsumption", keeps_credit_that_was_taken_back, "Conservation", REVOCATION),
     Mistake("Deliver", releases_and_keeps, "Conservation"),
     Mistake("SendData", sends_without_credit, "Conservation", ABORTS),
-    Mistake("Align", aligns_and_forgets_loans, "Conservation", ABORTS),
+    Mistake("Align", aligns_and_forgets_loans, "NeverStuck", ABORTS, at_once="Conservation"),
     Mistake("AddCredit", resumes_with_any_credit, "StoppedByBarrier", REVOCATION),
     Mistake("SendBarrier", send_barrier_and_go_on, "StoppedByBarrier", ABORTS),
     Mistake("Align", align_silently, "StoppedByBarrier", ABORTS),

@@ -31,6 +31,7 @@ def stages_from_the_beginning(state: State, parameters: Parameters) -> State:
 
 
 def publishes_again(state: State, parameters: Parameters) -> State:
+    """A crash between publishing and the commit log runs the batch again: its rows are there twice."""
     return SYSTEM.perform("Publish", state._replace(published=False), parameters)
 
 
@@ -56,6 +57,7 @@ def aborts_what_is_to_be_published(state: State, parameters: Parameters) -> Stat
 
 
 def names_attempts_anew(state: State, parameters: Parameters) -> State:
+    """Spark's attempt numbers are no names: the abort of a dead driver names the attempt of the next one."""
     return SYSTEM.perform("RunTask", state, parameters)._replace(attempts=state.attempts)
 
 
