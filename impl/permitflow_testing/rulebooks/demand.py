@@ -11,9 +11,10 @@ from permitflow.flows.demand.core import Demand
 from permitflow.flows.messages import Kind
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.system import require
+from permitflow_model.mistakes.demand import sends_the_newest_first, sends_unrequested
 from permitflow_testing import mistakes
 from permitflow_testing.adapter import Feature, ReceivedMessage
-from permitflow_testing.mistakes import changed_after, changed_before, right, send_from
+from permitflow_testing.mistakes import changed_after, changed_before, right
 from permitflow_testing.outside import CONSUME, Outside, Perform, World
 from permitflow_testing.rules import (
     FEW,
@@ -140,10 +141,6 @@ def _one_more(state: State, parameters: Parameters) -> State:
     return sent._replace(credit=sent.credit - 1)
 
 
-def _always(state: State, _: Parameters) -> State:
-    return state._replace(credit=1)
-
-
 def _with_another(state: State, _: Parameters) -> State:
     require(state.waiting.size() > 1)
     return state
@@ -170,7 +167,6 @@ def _too_late(state: State, parameters: Parameters) -> State:
     )
 
 
-_NEWEST = {"Send": send_from(_SEND, lambda line, _: len(line) - 1)}
 _LOST = {"Deliver": changed_after(_DELIVER, lambda before, after: before._replace(wire=after.wire))}
 _FORGOTTEN = {"Withdraw": mistakes.withdraw_and_forget(DemandOutside, "Withdraw")}
 _CANCELLED = "A send that was cancelled while it waited"
@@ -182,7 +178,7 @@ TABLE = (
         "No more messages are out than the size, and those that the application holds are among them.",
     ),
     Breach("lets one message more leave", "1", {"Send": _one_more}),
-    Breach("lets any number of messages leave", "1", {"Send": changed_before(_SEND, _always)}),
+    Breach("lets any number of messages leave", "1", {"Send": sends_unrequested}),
     Duty("sent-when-requested", "Send", "A message leaves at once if it was requested."),
     Breach("keeps a message back until a second one waits", "1", {"Send": changed_before(_SEND, _with_another)}),
     Duty("any-size", "Send", "A chunk is one message, however many rows it has.", "weights"),
@@ -207,7 +203,7 @@ TABLE = (
     Duty("requested-once", "Conservation", "Each message that was consumed is requested again once."),
     Breach("sends a request twice", "1 Receive", _requesting(lambda count: 2 * count)),
     Duty("oldest-leaves-first", "Send", "Messages leave in the order in which they were offered."),
-    Breach("lets the newest waiting message leave first", "1 Receive", _NEWEST),
+    Breach("lets the newest waiting message leave first", "1 Receive", {"Send": sends_the_newest_first}),
     Duty("withdrawn-never-sent", "Withdraw", f"{_CANCELLED} has sent nothing.", "cancellation"),
     Breach("sends a cancelled message later", "1 WithdrawChunk Receive", {"Withdraw": mistakes.keep_withdrawn}),
     Duty("withdrawn-uses-no-request", "Withdraw", f"{_CANCELLED} uses up no request.", "cancellation"),

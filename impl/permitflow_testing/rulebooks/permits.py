@@ -8,6 +8,7 @@ from permitflow.flows.messages import Kind
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
+from permitflow_model.mistakes.permit_channel import returns_early, returns_late
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State, held, plus
 from permitflow_model.permit_channel_trace import withdraw_at
 from permitflow_testing import mistakes
@@ -207,11 +208,6 @@ def _returns(cost: Callable[[Message], int]) -> dict[str, Perform]:
     return {CONSUME: changed_before(_RIGHT[CONSUME], changed)}
 
 
-def _with_batch(permit_batch: Callable[[int], int]) -> dict[str, Perform]:
-    """Returns permits once it holds another number of them."""
-    return {CONSUME: lambda state, of: _RIGHT[CONSUME](state, replace(of, permit_batch=permit_batch(of.permit_batch)))}
-
-
 def _returned_again(state: State, parameters: Parameters) -> State:
     """Does not forget what it has returned, and returns it again with the next batch."""
     after: State = _RIGHT[CONSUME](state, parameters)
@@ -317,9 +313,9 @@ TABLE = (
         "While the consumer is busy, permits come back in batches, not one by one.",
         "batching",
     ),
-    Breach("returns the permits of each chunk at once", "1 Receive", _with_batch(lambda _: 1), agreed=BATCHES),
+    Breach("returns the permits of each chunk at once", "1 Receive", {CONSUME: returns_early}, agreed=BATCHES),
     Duty("batch-in-time", "Consume", "A batch comes back as soon as it is complete.", "batching"),
-    Breach("returns a batch one permit too late", "1 Receive", _with_batch(lambda batch: batch + 1), agreed=_TIGHT),
+    Breach("returns a batch one permit too late", "1 Receive", {CONSUME: returns_late}, agreed=_TIGHT),
     Duty(
         "residue-returned",
         "Flush",
