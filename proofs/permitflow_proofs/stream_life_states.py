@@ -19,6 +19,7 @@ from permitflow_model.stream_life import (
     Parameters,
     State,
     Word,
+    cancels_in,
     is_frame,
     messages_in,
     permits_in,
@@ -395,6 +396,7 @@ def _answers(state: State, parameters: Parameters) -> bool:
         [
             implies(any_of([up.consumed > 0, upstream.outcome == "consumed"]), is_consumed),
             implies(up.cancelled > 0, is_cancelled),
+            implies(is_one_of(upstream.life, "waiting", "deciding"), negated(downstream.is_cancelled)),
             implies(any_of([up.cancels > 0, upstream.outcome == "cancelled"]), downstream.is_cancelled),
             implies(downstream.has_answered, any_of([is_unheard, is_told])),
         ]
@@ -446,11 +448,12 @@ def _of_line(sums: Sums) -> tuple[int, ...]:
     """What is known of a line, whatever it consists of."""
     line, size = sums.sum_of(line_of, then, NOTHING), sums.size()
     numbers = sums.sum_of(messages_in, add, 0), sums.sum_of(permits_in, add, 0)
+    cancels = sums.sum_of(cancels_in, add, 0)
     says_how = line.ends + line.aborts + line.consumed + line.cancelled + line.failures
     flows = sum(numbers, line.cancels)
     up_to = ((size, LAST), (line.closes, CLOSE), (says_how, END), (flows, DATA))
     return (
-        *(size, *numbers, *line[3:]),
+        *(size, *numbers, *line[3:], cancels - line.cancels, line.cancels - cancels),
         *(line.first - BEGIN, line.following, BEHIND - line.following, line.disorder, 1 - line.disorder),
         line.following - line.first - (line.first != DATA) * 1 + (size == 0) * (BEHIND + 1),
         *(BEHIND - line.first - (count > 0) * (BEHIND - place) for count, place in up_to),

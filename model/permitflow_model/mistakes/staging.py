@@ -1,5 +1,7 @@
 """Mistakes on purpose in ``staging``."""
 
+from typing import cast
+
 from permitflow_model.kernel.family import NamedFamily
 from permitflow_model.mistakes import Mistake
 from permitflow_model.staging import SYSTEM, Attempt, Parameters, State, Task, is_staged
@@ -23,7 +25,7 @@ def names_attempts_of_an_earlier_driver(state: State, parameters: Parameters, na
 
 def decides_before_all_have_prepared(state: State, parameters: Parameters) -> State:
     """The driver may be away for long between two publications; meanwhile what it has named expires."""
-    ready = state._replace(attempts=state.attempts.map(_prepared))
+    ready = state._replace(attempts=cast("NamedFamily[Attempt]", state.attempts.map(_prepared)))
     return SYSTEM.perform("DecideBatch", ready, parameters)._replace(attempts=state.attempts)
 
 
@@ -44,7 +46,7 @@ def runs_a_decided_batch_again(state: State, parameters: Parameters) -> State:
 
 def forgets_the_decision_too_early(state: State, parameters: Parameters) -> State:
     """The first exchange has published, and others have not."""
-    published = state.published.map(_at_least, state.published.get(0))
+    published = cast("NamedFamily[int]", state.published.map(_at_least, state.published.get(0)))
     after = SYSTEM.perform("ForgetDecision", state._replace(published=published), parameters)
     return after._replace(published=state.published)
 
@@ -54,14 +56,14 @@ def _at_least(published: int, least: int) -> int:
 
 
 def finishes_before_all_have_published(state: State, parameters: Parameters) -> State:
-    published = state.published.map(_at_least, state.published.get(0))
+    published = cast("NamedFamily[int]", state.published.map(_at_least, state.published.get(0)))
     after = SYSTEM.perform("FinishBatch", state._replace(published=published, decided=0), parameters)
     return after._replace(published=state.published)
 
 
 def discards_what_was_decided(state: State, parameters: Parameters, name: int) -> State:
     """The abort of a driver names all attempts of its batch."""
-    undecided = state._replace(tasks=state.tasks.map(_undecided))
+    undecided = state._replace(tasks=cast("NamedFamily[Task]", state.tasks.map(_undecided)))
     return SYSTEM.perform("DiscardAttempt", undecided, parameters, name)._replace(tasks=state.tasks)
 
 
@@ -91,7 +93,7 @@ def _published_too(name: int, after: Attempt, before: NamedFamily[Attempt]) -> A
 
 def publishes_what_is_there(state: State, parameters: Parameters, name: int) -> State:
     """What is not there any more is left out."""
-    there = state._replace(attempts=state.attempts.map(_prepared))
+    there = state._replace(attempts=cast("NamedFamily[Attempt]", state.attempts.map(_prepared)))
     after = SYSTEM.perform("PublishBatch", there, parameters, name)
     return after._replace(attempts=after.attempts.map_by_name(_if_it_was_there, state.attempts))
 
@@ -119,7 +121,7 @@ def carries_out_an_older_order(state: State, parameters: Parameters, name: int) 
 
 def forgets_what_it_has_prepared(state: State, parameters: Parameters, name: int) -> State:
     """A channel is removed though its rows are to be published."""
-    unprepared = state._replace(attempts=state.attempts.map(_ended))
+    unprepared = state._replace(attempts=cast("NamedFamily[Attempt]", state.attempts.map(_ended)))
     after = SYSTEM.perform("RemoveChannel", unprepared, parameters, name)
     return after._replace(attempts=after.attempts.map_by_name(_unless_ended, state.attempts))
 
