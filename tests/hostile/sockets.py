@@ -55,7 +55,6 @@ class Attacked:
     def __init__(self, exchange: Exchange, address: str, sender: Any, receiver: Any, heard: _Heard) -> None:
         self.address = address
         self._exchange, self._sender, self._receiver, self._heard = exchange, sender, receiver, heard
-        self._cookie: tuple[socket.socket, int] | None = None
 
     async def judge(self) -> None:
         """The neighbour's chunks pass, nothing has failed, and nothing of a peer that is gone stays.

@@ -504,9 +504,9 @@ class KeptRun:
         if all(each.is_over for each in self.clients.values()):
             self.world.stop()
 
-    def _note_told(self, client: _Client, row: int, what: str) -> None:
+    def _note_told(self, client: _Client, row: int) -> None:
         if row < client.told:
-            self.broken.append(f"{client.name} was told of {client.told} {what}, and then of {row}")
+            self.broken.append(f"{client.name} was told of {client.told} rows, and then of {row}")
         client.told = max(client.told, row)
 
     async def _produce(self, number: int, chunks: tuple[int, ...], client: _Client) -> None:
@@ -520,13 +520,13 @@ class KeptRun:
             assert first is not None, "a named producer is told"
             if first > rows:
                 self.broken.append(f"{client.name} has sent {rows} rows at most, and the exchange has {first}")
-            self._note_told(client, first, "rows")
+            self._note_told(client, first)
             for start, end in pairwise(ends):
                 if end > first:
                     await sender.send(_rows(_PRODUCER_SHIFT * number, max(start, first), end, schema))
             outcome = await sender.end(closes_channel=False)
             if outcome is EndOutcome.ACCEPTED:
-                self._note_told(client, rows, "rows")
+                self._note_told(client, rows)
 
     async def _append_inside(self, channel: ReplayChannel) -> None:
         """The channel knows which rows of what was cancelled are there."""

@@ -34,11 +34,11 @@ def chunks(*sizes: int) -> deque[pa.RecordBatch]:
     return deque(batch(*range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
 
 
-async def all_joined(receiver: RemoteReceiver, max_rows: int | None = None) -> list[JoinedChunks | Message[Any]]:
+async def all_joined(receiver: RemoteReceiver) -> list[JoinedChunks | Message[Any]]:
     found: list[JoinedChunks | Message[Any]] = []
     try:
         while True:
-            found.append(await receiver.receive_joined(max_rows))
+            found.append(await receiver.receive_joined())
     except EndOfStream:
         return found
 

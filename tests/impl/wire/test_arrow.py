@@ -175,10 +175,10 @@ ROWS = 20_000
 
 
 @cache
-def columns(kinds: tuple[pa.DataType, ...] = KINDS) -> pa.RecordBatch:
+def columns() -> pa.RecordBatch:
     """A batch of which each column is large enough to travel from where it lies."""
     numbers = pa.array([number % 100 for number in range(2 * ROWS)])
-    return pa.RecordBatch.from_arrays([numbers.cast(kind) for kind in kinds], names=[str(kind) for kind in kinds])
+    return pa.RecordBatch.from_arrays([numbers.cast(kind) for kind in KINDS], names=[str(kind) for kind in KINDS])
 
 
 @given(st.lists(st.tuples(st.integers(0, ROWS), st.integers(ROWS - 9, ROWS)), min_size=1, max_size=4))
