@@ -31,6 +31,7 @@ from permitflow.stream.control import AddStream, ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.serving import all_descriptors
+from permitflow_tools.cli.unblocked import dropped_in_words, unblocked_output
 
 _PICKLE = 0  # the kind of every message here
 
@@ -232,4 +233,5 @@ def main(descriptor: int) -> None:
     # The first process hears the signals, and tells the others what to do: a supervisor may signal all of them at once.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_main(descriptor))
+    with unblocked_output(dropped_in_words):
+        asyncio.run(_main(descriptor))

@@ -39,6 +39,7 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
+from permitflow_tools.cli.unblocked import dropped_in_words, unblocked_output
 from permitflow_tools.parameters.quantities import size_text
 
 if TYPE_CHECKING:
@@ -310,7 +311,7 @@ def serve(
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow_tools.cli.processes import Processes
-        from permitflow_tools.cli.serve_reports import ServeReport
+        from permitflow_tools.cli.serve_reports import ServeReport, dropped_as_json
         from permitflow_tools.cli.serving import OneProcess, Whole, all_descriptors, new_recording, serve_until_signal
     if reflection:
         with requires_extra("reflection"):
@@ -333,6 +334,7 @@ def serve(
         unusable("--advertise: needs --cluster, in which it is one of the addresses")
     _require_memory(limits, options, len(channels), processes)
     with _told_errors(processes, is_one_of_several=cluster is not None), ExitStack() as stack:
+        stack.enter_context(unblocked_output(dropped_as_json if as_json else dropped_in_words))
         recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
         kept = stack.enter_context(_opened(store, standby=standby)) if store else None
         if kept is not None:  # all of it, before the first channel is written down

@@ -119,6 +119,7 @@ class ServeReport:
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""
         with self._outlived():
+            sys.stdout.flush()  # it may have become known meanwhile that nothing can be written
             if self.style is Style.TABLE:
                 self._live.update(traffic_table(flows, width=self._console.width), refresh=True)
             elif self.style is not Style.QUIET:
@@ -216,6 +217,11 @@ class ServeReport:
 def in_words(channels: Collection[str]) -> str:
     """The first channels of a part of an exchange, and how many more there are."""
     return some(map(printable, channels), len(channels), most=_SHOWN_CHANNELS) or "it has no channel"
+
+
+def dropped_as_json(lines: int) -> str:
+    """The line about so many that are missing on standard output."""
+    return json.dumps({"event": "dropped", "lines": lines}) + "\n"
 
 
 def _give_up(stream: TextIO) -> None:

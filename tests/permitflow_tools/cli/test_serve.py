@@ -1,6 +1,7 @@
 """``permitflow serve`` as a process: what it says, how it stops, and what it refuses."""
 
 import asyncio
+import fcntl
 import json
 import os
 import pty
@@ -39,6 +40,7 @@ from permitflow_tools.cli.serving import metrics_at
 from permitflow_tools.explain import page_server
 from permitflow_tools.explain.page_server import MOST_READERS
 from tests.permitflow_tools.cli.conftest import Command, serving
+from tests.permitflow_tools.cli.test_unblocked import waiting_bytes
 from tests.support.serving import address_of, line_of
 from tests.support.turns import until
 
@@ -344,6 +346,19 @@ async def test_a_log_whose_reader_has_gone_ends_and_the_exchange_goes_on() -> No
         await move(address, "orders/1", 3)
         process.send_signal(signal.SIGTERM)
         assert (process.wait(timeout=30), process.stderr.read()) == (0, "")
+
+
+async def test_streams_go_on_while_nobody_reads_the_log() -> None:
+    with serving("--stream", "orders:300", "--json") as process:
+        address = next(events_of(process))["address"]
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        size_bytes = fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, 4_096)
+        await move(address, "orders/0", 3)
+        await until(lambda: waiting_bytes(descriptor) == size_bytes)
+        assert await move(address, "orders/1", 3) == 3 * ROWS_OF_CHUNK
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
 
 
 def test_an_exchange_whose_terminal_has_gone_drains() -> None:

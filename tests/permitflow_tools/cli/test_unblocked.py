@@ -1,0 +1,79 @@
+"""Output whose reader stands still: nobody waits for it, and what is missing is told."""
+
+import fcntl
+import os
+import sys
+import termios
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+
+import pytest
+import typer
+
+from permitflow_tools.cli import unblocked
+from permitflow_tools.cli.unblocked import dropped_in_words, unblocked_output
+from tests.support.turns import until
+
+PIPE_BYTES = 4_096
+
+
+def waiting_bytes(descriptor: int) -> int:
+    """How many can be read there at once."""
+    found = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, found)
+    return found[0]
+
+
+def lines_of(descriptor: int) -> Iterator[str]:
+    with open(descriptor) as lines:
+        yield from lines
+
+
+@contextmanager
+def piped() -> Iterator[int]:
+    """Standard output is a pipe that holds little; its other end."""
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    with open(theirs, "w") as output, redirect_stdout(output):
+        yield ours
+
+
+async def test_lines_that_nobody_reads_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unblocked, "_MOST_CHARACTERS", 1)
+    with piped() as reader, unblocked_output(dropped_in_words):
+        sys.stdout.write("x" * 2 * PIPE_BYTES)
+        await until(lambda: waiting_bytes(reader) == PIPE_BYTES)
+        for word in ("\nwaits", "dropped", "dropped"):
+            sys.stdout.write(f"{word}\n")
+        lines = lines_of(reader)
+        next(lines)
+        assert [next(lines), next(lines)] == ["waits\n", dropped_in_words(2)]
+        sys.stdout.write("later\n")
+        assert next(lines) == "later\n"
+
+
+def test_all_is_written_at_the_end() -> None:
+    with piped() as reader:
+        with unblocked_output(dropped_in_words):
+            typer.echo("the last words")
+        assert os.read(reader, 100) == b"the last words\n"
+    os.close(reader)
+
+
+async def test_an_end_waits_for_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unblocked, "_LONGEST_REST_SECONDS", 0.0)
+    with piped() as reader:
+        with unblocked_output(dropped_in_words):
+            sys.stdout.write("x" * 2 * PIPE_BYTES)
+            await until(lambda: waiting_bytes(reader) == PIPE_BYTES)
+        os.close(reader)
+
+
+async def test_a_reader_that_has_gone_is_told_by_a_later_write() -> None:
+    with piped() as reader:
+        os.close(reader)
+        with unblocked_output(dropped_in_words):
+            sys.stdout.write("in vain")
+            with pytest.raises(BrokenPipeError):
+                await until(lambda: sys.stdout.flush() is not None)
