@@ -103,6 +103,19 @@ def does_not_note_who_speaks(state: State, parameters: Parameters, up: int, down
     return SYSTEM.perform("ReceiveSignal", state, parameters, up, down)._replace(spoken=state.spoken)
 
 
+# A source that leaves, and may come back.
+
+
+def leaves_and_knows_who_muted(state: State, parameters: Parameters, node: int) -> State:
+    """Nobody tells it of what changes meanwhile."""
+    return SYSTEM.perform("Leave", state, parameters, node)._replace(heard=state.heard)
+
+
+def leaves_what_was_on_its_way(state: State, parameters: Parameters, node: int) -> State:
+    """It comes back, and hears what was meant for it before."""
+    return SYSTEM.perform("Leave", state, parameters, node)._replace(signals=state.signals)
+
+
 # A sink.
 
 
@@ -134,6 +147,8 @@ MISTAKES = (
     Mistake("LoseLink", loses_a_link_more, "TypeOK", SMALL),
     Mistake("ReceiveSignal", forgets_though_another_one_speaks, "HeldThroughout", TWO_WAYS, at_once="OnItsWay"),
     Mistake("ReceiveSignal", does_not_note_who_speaks, "KnownFromSpeakers", SMALL),
+    Mistake("Leave", leaves_and_knows_who_muted, "KnownFromSpeakers", replace(SMALL, leaves=True), at_once="Absent"),
+    Mistake("Leave", leaves_what_was_on_its_way, "SpeakersKnow", replace(SMALL, leaves=True), at_once="Absent"),
     Mistake("LoseSink", begins_again_under_its_name, "InOrder", replace(TWO_WAYS, remakes=0, deaths=True)),
     Mistake("LoseSink", dies_unnoticed, "Settled", SMALL, at_once="SpeakersKnow"),
     Mistake("Clear", clears_and_does_not_look_at_its_marks, "Marks", SMALL),
