@@ -32,13 +32,13 @@ BATCH = pa.record_batch({"x": [1, 2, 3]})
 class Running:
     """Two processes, and what is told of them."""
 
-    def __init__(self, resume_seconds: float) -> None:
+    def __init__(self, resume_seconds: float, listen: str) -> None:
         self.told = asyncio.Queue[str]()
         self.over = asyncio.Event()
         self.whole = Processes(
             2,
             ["a/0", "b/0"],
-            "127.0.0.1:0",
+            listen,
             settings={"same_host": SameHost.NEVER},
             limits=Limits(),
             serving={"silence_seconds": 3.0, "resume_seconds": resume_seconds},
@@ -76,13 +76,13 @@ def children() -> set[int]:
 
 
 @asynccontextmanager
-async def running(resume_seconds: float = 60.0) -> AsyncIterator[Running]:
+async def running(resume_seconds: float = 60.0, listen: str = "127.0.0.1:0") -> AsyncIterator[Running]:
     async with asyncio.timeout(120.0):
-        exchange, before = Running(resume_seconds), children()
+        exchange, before = Running(resume_seconds, listen), children()
         try:
             await exchange.whole.begin(exchange.over.set)
             exchange.pids = sorted(children() - before)
-            async with ExchangeServer(exchange.whole.exchange) as door:
+            async with ExchangeServer(exchange.whole.exchange, listen) as door:
                 exchange.address = door.address
                 await exchange.whole.opened(door.address)
                 yield exchange
@@ -113,7 +113,8 @@ async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
             await describe(exchange.address, "c/0")
 
 
-async def test_no_stream_goes_on_in_a_process_that_has_forgotten_it() -> None:
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "udp://127.0.0.1:0"])
+async def test_no_stream_goes_on_in_a_process_that_has_forgotten_it(listen: str) -> None:
     async def produce(address: str) -> None:
         async with put(address, "a/0", BATCH.schema, resume_seconds=60.0) as sender:
             while True:
@@ -124,7 +125,7 @@ async def test_no_stream_goes_on_in_a_process_that_has_forgotten_it() -> None:
             async for _ in receiver:
                 has_begun.set()
 
-    async with running() as exchange:
+    async with running(listen=listen) as exchange:
         has_begun = asyncio.Event()
         tasks = [produce(exchange.address), consume(exchange.address, has_begun)]
         ends = asyncio.gather(*tasks, return_exceptions=True)
