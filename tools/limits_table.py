@@ -161,7 +161,7 @@ FIXED: Final = (
         MOST_TASKS,
         TooManyTasksError,
         "of a single job; of several, whole jobs are forgotten, first the one that began first and has no open "
-        "stream. The exchange refuses a second attempt at each. A forgotten job that still runs fails at its end; a "
+        "stream. The exchange takes rows of one attempt at each. A forgotten job that still runs fails at its end; a "
         "late attempt of one that has ended is taken for a new task, if the channel is still open",
     ),
     _fixed(
