@@ -29,6 +29,7 @@ COMPARED = {
         "fan-in-one",
         "fan-in-unread",
         "staging-small",
+        "direct-small",
         "kept-small",
         "named-small",
         "mute-links",
