@@ -22,6 +22,7 @@ from permitflow_model import (
     bridge,
     byte_window,
     conflate,
+    direct_task,
     grpc_call,
     hash_dispatch,
     kept_channel,
@@ -40,6 +41,7 @@ from tests.conformance import (
     test_bridge,
     test_byte_window,
     test_conflate,
+    test_direct_task,
     test_drop_queue,
     test_fan_in_streams,
     test_flows_follow_models,
@@ -192,6 +194,11 @@ def led_attempts() -> object:
     return walk(staging.SYSTEM, test_staging.DrivenStaging(few), few)
 
 
+def led_task() -> object:
+    few = direct_task.Parameters(attempts=2, rows=1)
+    return walk(direct_task.SYSTEM, test_direct_task.DrivenTask(few), few)
+
+
 def led_sink() -> object:
     few = replace(test_staging.SMALL, faults=0)
     with TemporaryDirectory() as folder:
@@ -285,6 +292,11 @@ LED = [
         *("exchange/books/staging.py StagingBooks", "exchange/books/staging.py StagingArea"),
         *("exchange/books/staging.py StagedQuery", "exchange/books/staging.py Part"),
     ),
+    led(
+        "direct_task",
+        led_task,
+        *("exchange/books/attempts.py AttemptBooks", "exchange/books/attempts.py Sending"),
+    ),
     led("staging", led_sink, "spark/sink.py StagedStreamWriter", "spark/decisions.py Decisions"),
     led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
     led(
@@ -318,7 +330,6 @@ NOT_LED: Mapping[str, str] = {
     "mute/pipeline.py": _SOCKETS,
     "mute/sockets.py": _SOCKETS,
     "mute/saving.py": "when is saved, which no protocol says",
-    "exchange/books/attempts.py": "which attempt at a task counts if rows are read at once; the model stages them",
     "flows/adaptive_window.py AdaptiveWindow": "which target is chosen, by the clock; the model allows any",
     "flows/seam.py Urgency": "when feedback leaves, of which the models leave the choice",
     "stream/frames.py": _MESSAGE,

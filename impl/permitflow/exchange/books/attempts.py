@@ -54,7 +54,10 @@ class Sending:
         return self._rows if self.rows_now is None else self.rows_now()
 
     def end(self) -> None:
-        """Note that no more rows will come; no effect the second time."""
+        """Note that no more rows will come; no effect the second time.
+
+        Spec: EndSending, NoticeSending of DirectTask.
+        """
         if self.rows_now is None:
             return
         self._rows, self.rows_now = self.rows_now(), None
@@ -155,6 +158,8 @@ class AttemptBooks:
             TaskRetryError: another attempt at this task has sent rows, or may have, or is a later one; or this one has
                 begun in this channel before, or the job is over.
             TooManyTasksError: the job has more tasks than can be remembered.
+
+        Spec: BeginAttempt, RefuseAttempt of DirectTask.
         """
         _require_job(attempt.job)
         if attempt.partition < 0:
@@ -203,6 +208,8 @@ class AttemptBooks:
             InvalidParametersError: the job has no name or too long a one.
             ChannelResetError: the channel was reset since the job began in it.
             JobTotalError: other rows have come, or some still may, or may have come before this exchange.
+
+        Spec: CommitJob of DirectTask.
         """
         _require_job(total.job)
         job = self._jobs.get(total.job)
@@ -223,6 +230,8 @@ class AttemptBooks:
             InvalidParametersError: the job has no name or too long a one.
             ChannelResetError: the channel was reset since the job began in it.
             TooManyTasksError: the jobs that still send are more than can be remembered.
+
+        Spec: GiveUpJob of DirectTask.
         """
         _require_job(job)
         self._require_entered(self._jobs.get(job), channel, since_row)
