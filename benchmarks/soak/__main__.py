@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.harness import CHECKOUT, Partner
+from benchmarks.harness import CHECKOUT, Partner, PartnerFailedError
 from benchmarks.soak.figures import FIGURES, MEBIBYTE, Course, found, growths, measured
 from benchmarks.soak.plot import drawn
 from benchmarks.soak.work import BARRIER_ROWS, WIDE, work
@@ -63,7 +63,14 @@ class Crew:
         return await self._answers[number]
 
     def _hear(self) -> None:
-        number, rows, told = self._partner.hears()
+        try:
+            number, rows, told = self._partner.hears()
+        except PartnerFailedError as error:  # else this would be called on and on
+            self.close()
+            for answer in self._answers.values():
+                answer.set_exception(error)
+            self._answers.clear()
+            return
         self.rows += rows
         self._answers.pop(number).set_result((rows, told))
 

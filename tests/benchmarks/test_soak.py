@@ -1,12 +1,17 @@
 """The judge of a soak finds what grows, and nothing else; also in a real run of seconds."""
 
+import asyncio
+from multiprocessing.connection import Connection
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks.soak.__main__ import main
+from benchmarks.harness import Partner, PartnerFailedError
+from benchmarks.soak import __main__ as soak
 from benchmarks.soak.figures import FIGURES, Course, found
 
+GUARD_SECONDS = 60.0
 SAMPLES = 200
 SECONDS_BETWEEN = 18.0
 PACE = Course([1.0], {"rows": [1.0]})
@@ -41,9 +46,31 @@ def test_a_pace_that_halves_is_found(last: float, words: list[str]) -> None:
     assert [*found({}, Course([*map(float, range(SAMPLES))], {"rows": rows}))] == words
 
 
-@pytest.mark.long  # three processes, all that goes on in an hour, for some seconds
-def test_planted_growth_of_each_kind_is_found(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seconds", "1", "--grow", "--picture", f"{tmp_path}/soak.svg"]) == 1
+@pytest.mark.long  # three processes, for some seconds
+def test_planted_growth_of_each_kind_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing else goes up and down."""
+    monkeypatch.setattr(soak, "LANES", {})
+    assert soak.main(["--seconds", "1", "--grow", "--picture", f"{tmp_path}/soak.svg"]) == 1
     said = capsys.readouterr().out
     for name in FIGURES.keys() - {"store"}:
         assert f"{name} of the consumers grew by" in said, said
+
+
+@pytest.mark.long  # three processes, all that goes on in an hour, for some seconds
+def test_all_that_goes_on_in_a_soak_keeps_its_promises(tmp_path: Path) -> None:
+    results = asyncio.run(soak.run(1.0, grows=False, folder=tmp_path))
+    assert (results.broken, results.rounds.keys()) == ([], soak.LANES.keys())
+
+
+def leave(pipe: Connection) -> None:
+    """The work of a process that ends once it is asked for something."""
+    pipe.recv()
+
+
+async def test_a_process_that_ends_is_told_to_who_waits_for_it() -> None:
+    with Partner(leave) as partner:
+        crew = soak.Crew(partner)
+        with pytest.raises(PartnerFailedError):
+            await asyncio.wait_for(crew.do("measure"), timeout=GUARD_SECONDS)
