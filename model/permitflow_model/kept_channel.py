@@ -50,6 +50,8 @@ class Consumer(NamedTuple):
     """Rows that it has taken."""
     skipped: int
     """Rows of which it was told that they are gone."""
+    is_purged: bool
+    """Has an administrator acknowledged in its place, since it was last told?"""
     phase: Phase
     at: int
     """The row of its stream that it takes next."""
@@ -69,7 +71,7 @@ class State(NamedTuple):
     consumers: NamedFamily[Consumer]
 
 
-BEFORE = Consumer(acknowledged=0, handled=0, taken=0, skipped=0, phase="away", at=0, sent=0)
+BEFORE = Consumer(acknowledged=0, handled=0, taken=0, skipped=0, is_purged=False, phase="away", at=0, sent=0)
 
 
 def initial(parameters: Parameters) -> State:
@@ -185,7 +187,8 @@ def skip_rows(state: State, _parameters: Parameters, name: int) -> State:
     require(one.phase == "told")
     row = first_of(one, state.expired)
     skipped = one.skipped + (row - one.handled)
-    return _noted(state, name, one._replace(acknowledged=row, handled=row, skipped=skipped, phase="away"))
+    told = one._replace(acknowledged=row, handled=row, skipped=skipped, is_purged=False, phase="away")
+    return _noted(state, name, told)
 
 
 def read_log_end(state: State, _parameters: Parameters, name: int) -> State:
@@ -227,7 +230,7 @@ def purge_consumer(state: State, parameters: Parameters, name: int) -> State:
     one = state.consumers.get(name)
     require(parameters.expires)
     require(one.acknowledged < state.next)
-    return _noted(state, name, one._replace(acknowledged=state.next))
+    return _noted(state, name, one._replace(acknowledged=state.next, is_purged=True))
 
 
 def is_done(one: Consumer) -> bool:
@@ -308,13 +311,23 @@ def each_row_once(state: State, _parameters: Parameters) -> bool:
     return state.consumers.every(has_each_once)
 
 
+def has_handled(one: Consumer) -> bool:
+    """Of one consumer: has it handled what is acknowledged, unless somebody else has acknowledged it?"""
+    return one.is_purged or one.acknowledged <= one.handled
+
+
+def acknowledged_is_handled(state: State, _parameters: Parameters) -> bool:
+    """Nobody but an administrator acknowledges in its place what a consumer has not handled."""
+    return state.consumers.every(has_handled)
+
+
 def has_lost_nothing(one: Consumer) -> bool:
-    """Of one consumer: was it told nothing, and has acknowledged no more than it has handled?"""
-    return one.phase != "told" and one.acknowledged <= one.handled
+    """Of one consumer: was it told nothing, and nothing purged?"""
+    return one.phase != "told" and not one.is_purged
 
 
 def nothing_lost(state: State, parameters: Parameters) -> bool:
-    """Without expiry and purges nobody is told so, and nobody has acknowledged what it has not handled."""
+    """Without expiry and purges nobody is told so."""
     return parameters.expires or state.consumers.every(has_lost_nothing)
 
 
@@ -390,6 +403,7 @@ SYSTEM: System[State, Parameters] = System(
         "RoomOfSlowest": room_of_slowest,
         "InPlace": in_place,
         "EachRowOnce": each_row_once,
+        "AcknowledgedIsHandled": acknowledged_is_handled,
         "NothingLost": nothing_lost,
         "EndIsWholeLog": end_is_whole,
     },

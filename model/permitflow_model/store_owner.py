@@ -362,6 +362,16 @@ def one_owner(state: State, _parameters: Parameters) -> bool:
     return len(epochs) == len(set(epochs))
 
 
+def has_newest_lock(one: Exchange, epoch: int) -> bool:
+    """Has an exchange whose session has the lock the newest epoch?  The lock of a lost session may be left."""
+    return not one.has_lock or one.session == "none" or one.epoch == epoch
+
+
+def lock_of_newest(state: State, _parameters: Parameters) -> bool:
+    """Whose session has the lock has the newest epoch: no standby takes the store from an owner that is well."""
+    return state.exchanges.every(has_newest_lock, state.epoch)
+
+
 # Probes.
 
 
@@ -412,6 +422,7 @@ SYSTEM: System[State, Parameters] = System(
         "MemoryIsCurrent": agree,
         "Explained": explained,
         "OneOwner": one_owner,
+        "LockOfNewest": lock_of_newest,
     },
     probes={
         "LateCommitProbe": lambda state, _: state.exchanges.every(heard_if_lost, state.commits),

@@ -16,6 +16,7 @@ from permitflow_model.kept_channel import (
     first_of,
     has_all_at_end,
     has_each_once,
+    has_handled,
     has_lost_nothing,
     is_ahead,
     is_in_place,
@@ -68,6 +69,10 @@ def _told(state: State, _parameters: Parameters, name: int) -> bool:
     return one.phase != "told" or one.handled < first_of(one, state.expired)
 
 
+def _acknowledged(state: State, _parameters: Parameters, name: int) -> bool:
+    return has_handled(state.consumers.get(name))
+
+
 def _nothing_lost(state: State, parameters: Parameters, name: int) -> bool:
     if parameters.expires:
         return True
@@ -85,6 +90,7 @@ _CLAUSES: dict[str, Callable[[State, Parameters, int], bool]] = {
     "InPlace": _in_place,
     "EachRowOnce": _each_once,
     "Told": _told,
+    "AcknowledgedIsHandled": _acknowledged,
     "NothingLost": _nothing_lost,
     "EndIsWholeLog": _end_is_whole,
 }
@@ -137,7 +143,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "kept-",
-    promises=frozenset({"needed", "in-place", "each-row-once", "nothing-lost", "end-whole"}),
+    promises=frozenset({"needed", "in-place", "each-row-once", "acknowledged", "nothing-lost", "end-whole"}),
 )
 
 
@@ -214,7 +220,7 @@ def _skips(before: State, after: State, _parameters: Parameters) -> bool:
     one, old = _one(after), _one(before)
     row = _is_largest(old, before.expired)
     is_there = one.acknowledged == row and one.handled == row and one.skipped - old.skipped == row - old.handled
-    return is_there and _forgets(after)
+    return is_there and not one.is_purged and _forgets(after)
 
 
 def _may_end(state: State, _parameters: Parameters, _name: int) -> bool:
@@ -280,7 +286,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "PurgeConsumer",
-        {"consumers.0.acknowledged": None, "first": None},
+        {"consumers.0.acknowledged": None, "consumers.0.is_purged": True, "first": None},
         lambda before, after, _: _one(after).acknowledged == before.next and _forgets(after),
         "it has acknowledged all; what nobody needs is forgotten",
         when=lambda state, parameters, _: parameters.expires and _one(state).acknowledged < state.next,
@@ -326,9 +332,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "SkipRows",
-        {"consumers.0.phase": "away", "first": None, **_of_acting("acknowledged", "handled", "skipped")},
+        {"consumers.0.phase": "away", "first": None, **_of_acting("acknowledged", "handled", "skipped", "is_purged")},
         _skips,
-        "both positions are at the first row that it can be sent; what nobody needs is forgotten",
+        "both positions are at the first row that it can be sent, and it is not purged; what nobody needs is forgotten",
         when=_in_phase("told"),
         possible="when it was told",
     ),
@@ -407,12 +413,19 @@ def theorems() -> tuple[Theorem, ...]:
             about="BeginReading",
         ),
         _CHAPTER.kept(
+            "acknowledged",
+            "AcknowledgedIsHandled",
+            "What is acknowledged in a consumer's name it has handled, unless an administrator has acknowledged it in "
+            "its place since it was last told of a loss: expiry moves no position.",
+            lambda state, _: _with(state, acknowledged=state.consumers.get(_ANY).handled + 1, is_purged=False),
+            "after the step one has acknowledged one row more",
+        ),
+        _CHAPTER.kept(
             "nothing-lost",
             "NothingLost",
-            "Where rows neither expire nor are purged, no consumer is told of a loss, and none has acknowledged what "
-            "it has not handled.",
-            lambda state, _: _with(state, acknowledged=state.consumers.get(_ANY).handled + 1),
-            "after the step one has acknowledged one row more",
+            "Where rows neither expire nor are purged, no consumer is told of a loss.",
+            lambda state, _: _with(state, phase="told"),
+            "after the step one is told",
             breaks=lambda state, _: has_lost_nothing(state.consumers.get(_ANY)),
         ),
         _CHAPTER.kept(

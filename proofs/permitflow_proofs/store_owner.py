@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from permitflow_model.store_owner import SYSTEM, Exchange, Parameters, State, agrees, exchange_ok, is_explained
+from permitflow_model.store_owner import (
+    SYSTEM,
+    Exchange,
+    Parameters,
+    State,
+    agrees,
+    exchange_ok,
+    has_newest_lock,
+    is_explained,
+)
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
@@ -96,11 +105,6 @@ def _remembers_its_commit(one: Exchange, commits: int, kept: int) -> bool:
     return one.running == one.late if one.is_uncertain and not one.is_refused else one.running <= one.late
 
 
-def _has_newest_lock(one: Exchange, epoch: int) -> bool:
-    """Whose session has the lock owns the store; that of a lost session may be left from before."""
-    return not one.has_lock or one.session == "none" or one.epoch == epoch
-
-
 def _has_all_confirmed(one: Exchange, epoch: int, confirmed: int) -> bool:
     return not owns(one, epoch) or confirmed <= one.seen + unheard(one)
 
@@ -131,7 +135,7 @@ def _row(state: State, _parameters: Parameters) -> bool:
 
 
 def _lock(state: State, _parameters: Parameters) -> bool:
-    return holds_in_focus(_has_newest_lock, state.exchanges, state.epoch)
+    return holds_in_focus(has_newest_lock, state.exchanges, state.epoch)
 
 
 def _remembered(state: State, _parameters: Parameters) -> bool:
@@ -165,7 +169,7 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {
     "Phase": _of_its_phase,
     "OneOwner": _of_two,
     "Row": _row,
-    "Lock": _lock,
+    "LockOfNewest": _lock,
     "Remembered": _remembered,
     "MemoryIsCurrent": _memory,
     "Explained": _explained,
@@ -211,7 +215,8 @@ _any_parameters = partial(any_parameters_of, Parameters)
 SUBJECT = Subject(SYSTEM, _any_parameters, partial(_any_state, ()))
 """Any exchanges, without the clauses that count."""
 
-_CONFIRMING, _KEEPING = (Subject(SYSTEM, _any_parameters, partial(_any_state, (name,))) for name in _COUNTING)
+CONFIRMING, KEEPING = (Subject(SYSTEM, _any_parameters, partial(_any_state, (name,))) for name in _COUNTING)
+"""... and with one of these."""
 
 ANY = Subject(SYSTEM, _any_parameters, _in_any_state)
 """Exchanges in any state at all."""
@@ -222,7 +227,7 @@ _CHAPTER = Chapter(
     "store-owner-",
     promises=frozenset({"one-owner", "one-writer", "fenced", "durable", "next", "kept-once", "owner-again"}),
 )
-_CONFIRMED, _KEPT = (replace(_CHAPTER, subject=subject) for subject in (_CONFIRMING, _KEEPING))
+_CONFIRMED, _KEPT = (replace(_CHAPTER, subject=subject) for subject in (CONFIRMING, KEEPING))
 
 
 def _with(state: State, **changed: object) -> State:
@@ -623,11 +628,10 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.kept(
             "lock",
-            "Lock",
-            "Whose session has the lock has the newest epoch.",
+            "LockOfNewest",
+            "Whose session has the lock has the newest epoch: no standby takes the store from an owner that is well.",
             lambda state, _: _with(state, has_lock=True, session="idle", epoch=state.epoch - 1),
             "after the step it has the one before",
-            about="OneOwner",
         ),
         _CHAPTER.kept(
             "remembered",
@@ -701,7 +705,7 @@ def theorems() -> tuple[Theorem, ...]:
             "durable",
             "Durable",
             "Nothing that was confirmed is lost, whichever exchange has confirmed it, and whichever dies.",
-            _CONFIRMING.holds_whenever_invariant(
+            CONFIRMING.holds_whenever_invariant(
                 "in every state", partial(_durable, fewer=0), partial(_durable, fewer=1), "one more is kept"
             ),
         ),
@@ -710,10 +714,10 @@ def theorems() -> tuple[Theorem, ...]:
             "LoadStore",
             "What was confirmed, by owners that are dead or not, is there for the next one: when it has read the "
             "store, and while it is the owner, its memory has all of it.",
-            *_CONFIRMING.step_obligations(
+            *CONFIRMING.step_obligations(
                 ("LoadStore",), partial(_reads_all, fewer=0), partial(_reads_all, fewer=1), "all but one"
             ),
-            _CONFIRMING.holds_whenever_invariant(
+            CONFIRMING.holds_whenever_invariant(
                 "in every state", partial(_remembers_all, fewer=0), partial(_remembers_all, fewer=1), "and one more"
             ),
         ),
@@ -722,7 +726,7 @@ def theorems() -> tuple[Theorem, ...]:
             "KeptOnce",
             "Nothing is kept twice, not even what was sent again: kept jobs and those that still wait are no more than "
             "were submitted.",
-            _KEEPING.holds_whenever_invariant(
+            KEEPING.holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["KeptOnce"], partial(_kept_fewer, by=1), "one less"
             ),
         ),

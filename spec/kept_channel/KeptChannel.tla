@@ -54,6 +54,7 @@ Before ==
      handled      |-> 0,       \* its own position, with its results
      taken        |-> 0,       \* rows that it has taken
      skipped      |-> 0,       \* rows of which it was told that they are gone
+     isPurged     |-> FALSE,   \* has an administrator acknowledged in its place, since it was last told?
      phase        |-> "away",  \* then "reading", "told", "done"
      at           |-> 0,       \* the row of its stream that it takes next
      sent         |-> 0]       \* the row that is sent next; those from `at` on are on their way
@@ -147,7 +148,7 @@ SkipRows(c) ==
         from == FirstOf(one)
     IN
     /\ one.phase = "told"
-    /\ Noted(c, [one EXCEPT !.acknowledged = from, !.handled = from, !.skipped = @ + (from - one.handled), !.phase = "away"])
+    /\ Noted(c, [one EXCEPT !.acknowledged = from, !.handled = from, !.skipped = @ + (from - one.handled), !.isPurged = FALSE, !.phase = "away"])
     /\ UNCHANGED <<next, expired, ended, faults, misplaced>>
 
 \* It has taken all rows, and reads the end.
@@ -185,7 +186,7 @@ Expire(row) ==
 \* An administrator acknowledges all there is, in a consumer's place.
 PurgeConsumer(c) ==
     /\ Expires /\ consumers[c].acknowledged < next
-    /\ Noted(c, [consumers[c] EXCEPT !.acknowledged = next])
+    /\ Noted(c, [consumers[c] EXCEPT !.acknowledged = next, !.isPurged = TRUE])
     /\ UNCHANGED <<next, expired, ended, faults, misplaced>>
 
 \* All consumers have all rows.
@@ -228,7 +229,7 @@ TypeOK ==
     /\ \A c \in Names :
         /\ consumers[c].phase \in {"away", "reading", "told", "done"}
         /\ {consumers[c].acknowledged, consumers[c].handled} \subseteq 0 .. next
-        /\ {consumers[c].taken, consumers[c].skipped} \subseteq Nat
+        /\ {consumers[c].taken, consumers[c].skipped} \subseteq Nat /\ consumers[c].isPurged \in BOOLEAN
         /\ 0 <= consumers[c].at /\ consumers[c].at <= consumers[c].sent /\ consumers[c].sent <= next
 
 \* The channel has at most the permits' rows, and the staged ones.
@@ -246,9 +247,12 @@ InPlace == misplaced = 0 /\ \A c \in Names : consumers[c].phase = "reading" => c
 \* Each consumer has taken each row once, or was told that it is gone.
 EachRowOnce == \A c \in Names : consumers[c].taken + consumers[c].skipped = consumers[c].handled
 
-\* Without expiry and purges nobody is told so, and nobody has acknowledged what it has not handled.
-NothingLost == ~Expires => \A c \in Names :
-    consumers[c].phase # "told" /\ consumers[c].acknowledged <= consumers[c].handled
+\* Nobody but an administrator acknowledges in its place what a consumer has not handled.
+AcknowledgedIsHandled ==
+    \A c \in Names : ~consumers[c].isPurged => consumers[c].acknowledged <= consumers[c].handled
+
+\* Without expiry and purges nobody is told so.
+NothingLost == ~Expires => \A c \in Names : consumers[c].phase # "told" /\ ~consumers[c].isPurged
 
 \* Who has read the end has all rows, or was told which are gone.
 EndIsWholeLog == \A c \in Names : consumers[c].phase = "done" => ended /\ consumers[c].handled = next

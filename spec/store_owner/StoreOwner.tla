@@ -268,6 +268,9 @@ Explained == \A e \in Names :
 OneOwner ==
     \A e, f \in Names : (e # f /\ exchanges[e].epoch > 0) => exchanges[e].epoch # exchanges[f].epoch
 
+\* Whose session has the lock has the newest epoch: no standby takes the store from an owner that is well.
+LockOfNewest == \A e \in Names : exchanges[e].hasLock /\ exchanges[e].session # "none" => IsOwn(exchanges[e])
+
 \* False: a commit is made only while its session is there.
 LateCommitProbe ==
     \A e \in Names : exchanges[e].session = "none" /\ exchanges[e].phase = "open" => exchanges[e].commit = commits

@@ -30,6 +30,7 @@ class Reader:
     name: str
     handled: int = 0
     skipped: int = 0
+    is_purged: bool = False
     phase: Phase = "away"
     at: int = 0
     """The row of its stream that it takes next."""
@@ -123,7 +124,7 @@ class DrivenLog:
         except (RowsExpiredError, RowsForgottenError) as error:
             row = error.first_kept_row
         reader.skipped += row - reader.handled
-        reader.handled, reader.phase = row, "away"
+        reader.handled, reader.phase, reader.is_purged = row, "away", False
         self.books.acknowledge(reader.name, row)
         self.forget()
 
@@ -164,6 +165,7 @@ class DrivenLog:
         reader, books = self.readers[name], self.books
         require(self.parameters.expires and books.acknowledged_by(reader.name) < books.next_row)
         books.acknowledge(reader.name, books.next_row)
+        reader.is_purged = True
         self.forget()
 
     def done(self) -> None:
@@ -186,6 +188,7 @@ class DrivenLog:
                     handled=reader.handled,
                     taken=reader.handled - reader.skipped,
                     skipped=reader.skipped,
+                    is_purged=reader.is_purged,
                     phase=reader.phase,
                     at=reader.at,
                     sent=reader.sent,
