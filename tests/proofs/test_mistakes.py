@@ -28,12 +28,14 @@ from permitflow_proofs import (
     grpc_call,
     hash_dispatch,
     input_gate,
+    kept_channel,
     loop_chain,
     lossy_channel,
     mute,
     mute_delay,
     mute_links,
     mute_scheduler,
+    named_producer,
     port_machine,
     resume,
     shared_window,
@@ -41,6 +43,8 @@ from permitflow_proofs import (
     squelch,
     staging,
     stop_and_wait,
+    store_journal,
+    store_owner,
     stream_life_states,
     token_bucket,
     withdrawing_gate,
@@ -92,6 +96,11 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
         Proof(withdrawing_gate.EPOCHS_INVARIANT, withdrawing_gate.EPOCHS),
     ),
     "fan_in": tuple(Proof({name: fan_in.INVARIANT[name]}, subject) for name, subject in fan_in.SUBJECTS.items()),
+    "store_owner": (
+        Proof({"Confirmed": store_owner.INVARIANT["Confirmed"]}, store_owner.CONFIRMING),
+        Proof({"KeptOnce": store_owner.INVARIANT["KeptOnce"]}, store_owner.KEEPING),
+        Proof(store_owner.INVARIANT, store_owner.SUBJECT),
+    ),
     "spark_micro_batch": (Proof(spark_micro_batch.INVARIANT, spark_micro_batch.QUERY),),
     "mute_links": (
         Proof({name: partial(_of_any_hop, clause) for name, clause in mute_links.CLAUSES.items()}, mute_links.SUBJECT),
@@ -103,6 +112,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
         *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
         *(adaptive_window, byte_window, hash_dispatch, bridge, shared_window, staging),
+        *(kept_channel, named_producer, store_journal),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.
