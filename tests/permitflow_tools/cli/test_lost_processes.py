@@ -111,6 +111,9 @@ async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
         assert await move(exchange.address, "c/1", 1) == ROWS_OF_CHUNK
         with pytest.raises(UnknownChannelError):
             await describe(exchange.address, "c/0")
+        async with control(exchange.address) as orders:
+            await orders.remove(["c/1"])
+            await orders.add_stream("c", 2)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "udp://127.0.0.1:0"])
