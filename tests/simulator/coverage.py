@@ -20,7 +20,7 @@ WAITERS = 1
 COVERED_GATE = GateParameters(inputs=2, exclusive=0, floating=1)
 """A share of the schedules of gates has these."""
 _GATE: Final = input_gate_credit.Parameters(inputs=2, exclusive=0, floating=1, backlog=2, ends=True)
-_KEPT: Final = kept_channel.Parameters(consumers=1, row_permits=4, staging_rows=2, horizon=6, expires=True, faults=1)
+_KEPT: Final = kept_channel.Parameters(consumers=1, row_permits=4, staging_rows=2, horizon=7, expires=True, faults=1)
 """A share of the schedules of kept channels has one consumer and so much room."""
 
 Key: TypeAlias = tuple[Any, ...]
@@ -129,15 +129,11 @@ def key_of_kept(parameters: kept_channel.Parameters) -> Callable[[kept_channel.S
 
 
 def _kept_key(state: kept_channel.State) -> Key:
-    """Without what is on its way, which nobody sees, and what has gone wrong."""
-    consumers = (state.consumers.get(name) for name in state.consumers.names())
-    return (
-        state.next,
-        state.first,
-        state.expired,
-        state.ended,
-        *((c.acknowledged, c.handled, c.phase) for c in consumers),
-    )
+    """Rows are counted from the newest one on; what is on its way, nobody sees."""
+    (one,) = (state.consumers.get(name) for name in state.consumers.names())
+    is_acknowledged = one.acknowledged >= state.first
+    handled = max(one.handled, state.first - 1)  # less: rows are gone that it has not seen
+    return state.next - state.first, is_acknowledged, state.next - handled, one.phase, state.ended
 
 
 def _kept_states(_reached: Set[Key]) -> set[Key]:
