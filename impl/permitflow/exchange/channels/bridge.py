@@ -177,6 +177,7 @@ def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
         error = end.failure
     if isinstance(error, ResumeTimeoutError):
         return f"{error.reason}; it did not come back within {error.seconds:g} s"
-    if isinstance(error, PeerGoneError) and error.who != _WHO:  # "it" is the peer
-        return str(error.reason)
+    if isinstance(error, PeerGoneError):  # "it" is the peer, or this exchange
+        reason = str(error.reason)
+        return reason if error.who != _WHO else reason.replace("it ", f"{_WHO} ", 1)
     return str(error) or type(error).__name__
