@@ -44,7 +44,7 @@ from permitflow_model.input_gate_credit import (
     takes_back,
 )
 from permitflow_model.input_gate_queues import effect_in, promise_in, span_in
-from permitflow_model.kernel.family import Family
+from permitflow_model.kernel.family import Family, some
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -296,7 +296,7 @@ def needs_to_move(state: State) -> bool:
     joined = is_joined(state)
     if state.failed:
         return False
-    return joined or any(is_waiting(state.channels.get(name)) for name in state.channels.names())
+    return joined or some(state.channels, is_waiting)
 
 
 def _starts_cold(channel: Channel) -> bool:

@@ -6,7 +6,7 @@ RisingWave's #4505; docs/protocols/gate.md tells it beside the gate that has no 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.family import Family, family, some
 from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
@@ -132,11 +132,14 @@ def window(_stream: Stream, parameters: Parameters) -> int:
     return parameters.stream
 
 
+def waits(stream: Stream) -> bool:
+    """Does something wait that is not blocked?"""
+    return not stream.waiting.is_empty() and not stream.blocked
+
+
 def never_stuck(state: State, parameters: Parameters) -> bool:
     """Where something waits and is not blocked, the protocol can move."""
-    streams = [state.streams.get(name) for name in state.streams.names()]
-    waits = any(not stream.waiting.is_empty() and not stream.blocked for stream in streams)
-    return not waits or SYSTEM.can_move(state, parameters)
+    return not some(state.streams, waits) or SYSTEM.can_move(state, parameters)
 
 
 def _names(parameters: Parameters) -> list[tuple[int]]:

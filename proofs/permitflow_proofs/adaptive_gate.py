@@ -19,8 +19,7 @@ from permitflow_model.adaptive_gate import (
     target_bounds,
 )
 from permitflow_model.input_gate import SYSTEM as GATE
-from permitflow_model.input_gate import borrowed_by, floating_here, needs_to_move
-from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
+from permitflow_model.input_gate import borrowed_by, floating_here
 from permitflow_model.input_gate_credit import Channel
 from permitflow_proofs import input_gate as gate_proofs
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
@@ -29,7 +28,7 @@ from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import is_same_state
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, merged, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT: Mapping[str, Clause[State, Parameters]] = {"TargetOK": SYSTEM.invariants["TargetOK"]}
@@ -183,22 +182,10 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
-def _never_stuck(state: State, parameters: Parameters) -> bool:
-    # As of the gate: what is said of all channels is asked for first, and each guard is one truth value.
-    state.channels.every(is_awaited_no_more)
-    state.channels.every(is_open)
-    moves = [
-        merged(partial(SYSTEM.is_enabled, action, state, parameters, *name))
-        for action in SUBJECT.protocol_actions()
-        for name in SYSTEM.action(action).performers(state)
-    ]
-    return implies(merged(partial(needs_to_move, gate_in(state))), any_of(moves))
-
-
 def _live_with_exclusive(less: int) -> bool:
     state, parameters = SUBJECT.any_case()
     assume(parameters.exclusive >= 1 - less)
-    return _never_stuck(state, parameters)
+    return gate_proofs.never_stuck(SUBJECT, gate_in(state), state, parameters)
 
 
 def _live_with_floating(less: int) -> bool:
@@ -207,7 +194,8 @@ def _live_with_floating(less: int) -> bool:
     state = _any_state(parameters)
     # In focus are the channel that waits, and one that has borrowed.
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return _never_stuck(state._replace(channels=channels), parameters)
+    state = state._replace(channels=channels)
+    return gate_proofs.never_stuck(SUBJECT, gate_in(state), state, parameters)
 
 
 def theorems() -> tuple[Theorem, ...]:

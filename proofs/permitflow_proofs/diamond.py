@@ -11,7 +11,7 @@ from functools import partial
 from permitflow_model.diamond import SYSTEM, Branch, Parameters, State, has_given, level
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, assume_all, subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family import SymbolicFamily, each_in_focus
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
@@ -27,9 +27,7 @@ SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 
 
 def _any_branches(parameters: Parameters) -> State:
-    """In focus are a branch and, if there are several, any other one."""
-    focus = 2 if parameters.branches > 1 else 1
-    return State(SymbolicFamily.any_family("branches", any_value(Branch), focus))
+    return State(SymbolicFamily.any_of_size("branches", any_value(Branch), parameters.branches))
 
 
 def _several() -> Parameters:
@@ -102,7 +100,7 @@ def _gets_one(before: Branch, after: Branch) -> bool:
 
 
 def _all_get_one(before: State, after: State, _parameters: Parameters) -> bool:
-    return all(_gets_one(before.branches.get(name), after.branches.get(name)) for name in before.branches.names())
+    return each_in_focus(lambda name: _gets_one(before.branches.get(name), after.branches.get(name)), before.branches)
 
 
 def _each_has_given(state: State, _parameters: Parameters) -> bool:

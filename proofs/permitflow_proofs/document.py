@@ -11,7 +11,7 @@ _HEAD = """\
 # Theorems
 
 Made by `nox -s theorems`; a test proves everything again and compares. The column "given" is written by the prover: the
-fields of the specification's constants that the proof fixes, and all that it assumes of them. A theorem says nothing
+fields of the specification's constants that the proof fixes, and all that it requires of them. A theorem says nothing
 about other constants. "All parameters" are those that the specification accepts; "no model" means that the claim is
 about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every size up to a largest one may be
 offered; with fewer sizes a channel has fewer runs, so what holds in every state then holds, too.

@@ -29,7 +29,7 @@ from permitflow_model.fan_in import (
     stream_bounded,
     taken_of,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
 from permitflow_proofs.kernel.frame import Change, Frame
@@ -208,8 +208,7 @@ def _any_state(of_all: tuple[str, ...], parameters: Parameters) -> State:
         limit(merged(partial(is_such, other)))
         return other
 
-    focus = 2 if parameters.producers > 1 else 1
-    producers = SymbolicFamily.any_family("producers", any_other, focus).put(0, acting)
+    producers = SymbolicFamily.any_of_size("producers", any_other, parameters.producers).put(0, acting)
     state = arbitrary(State, special={"producers": producers, "line": line})
     names = [name for name in INVARIANT if name not in _OF_ALL or name in of_all]
     assume_all([INVARIANT[name] for name in names], state, parameters)
@@ -218,8 +217,7 @@ def _any_state(of_all: tuple[str, ...], parameters: Parameters) -> State:
 
 
 def _in_any_state(parameters: Parameters) -> State:
-    focus = 2 if parameters.producers > 1 else 1
-    producers = SymbolicFamily.any_family("producers", lambda name: arbitrary(Producer, f"{name}."), focus)
+    producers = SymbolicFamily.any_of_size("producers", any_value(Producer), parameters.producers)
     return arbitrary(State, special={"producers": producers})
 
 
@@ -291,7 +289,7 @@ def _moves(state: State, parameters: Parameters, *, wrong: bool) -> bool:
     one, consumer = _one(state), state.consumer
     first = _with_first(state)
     own = [_is_possible(state, parameters, action, 0) for action in _OF_ITS_OWN]
-    of_first = [_is_possible(first, parameters, "TakeIn", name) for name in first.producers.names() if name > 0]
+    of_first = [_is_possible(first, parameters, "TakeIn", *name) for name in SYSTEM.action("TakeIn").performers(first)]
     steps = any_of([*own, *of_first, _is_possible(state, parameters, "PassOn")])
     has_nothing = merged(lambda: has_nothing_under_way(one) and not wrong)
     is_idle = merged(lambda: not consumer.is_there or consumer.consumed < consumer.handed)

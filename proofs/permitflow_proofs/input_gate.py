@@ -6,7 +6,7 @@ channels, and are runs for any number of inputs.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from permitflow_model.input_gate import (
     GATE_CLAUSES,
@@ -15,6 +15,7 @@ from permitflow_model.input_gate import (
     due_after,
     is_grant,
     is_item,
+    is_waiting,
     needs_to_move,
 )
 from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
@@ -99,24 +100,32 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
-def _never_stuck(subject: Subject[State, Parameters], state: State, parameters: Parameters) -> bool:
-    """The invariant, each guard as one truth value: forks at each of them would multiply."""
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+def never_stuck(subject: Subject[S, P], gate: State, state: S, parameters: P) -> bool:
+    """The invariant, each guard as one truth value: forks at each of them would multiply.
+
+    ``gate`` is the state as one of the gate, where it has more parts.
+    """
+    cast("SymbolicFamily[Channel]", gate.channels).choose(is_waiting)
     # What is said of all channels is asked for first, so that it is known in all cases.
-    state.channels.every(is_awaited_no_more)
-    state.channels.every(is_open)
+    gate.channels.every(is_awaited_no_more)
+    gate.channels.every(is_open)
     moves = [
         merged(partial(subject.system.is_enabled, action, state, parameters, *name))
         for action in subject.protocol_actions()
         for name in subject.system.action(action).performers(state)
     ]
-    return implies(merged(partial(needs_to_move, state)), any_of(moves))
+    return implies(merged(partial(needs_to_move, gate)), any_of(moves))
 
 
 def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> bool:
     """In any state that satisfies the invariant: the channel that waits has a buffer of its own."""
     state, parameters = subject.any_case()
     assume(parameters.exclusive >= least)
-    return _never_stuck(subject, state, parameters)
+    return never_stuck(subject, state, state, parameters)
 
 
 def _live_with_floating(least: int) -> bool:
@@ -125,7 +134,8 @@ def _live_with_floating(least: int) -> bool:
     assume(parameters.floating >= least)
     state = any_state(parameters)
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return _never_stuck(SUBJECT, state._replace(channels=channels), parameters)
+    state = state._replace(channels=channels)
+    return never_stuck(SUBJECT, state, state, parameters)
 
 
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:

@@ -6,6 +6,7 @@ In focus are an input that acts, and any other one.
 from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
 from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, Parameters, State, content_in
 from permitflow_model.kernel.queue import Queue
+from permitflow_proofs.kernel.family import each_in_focus
 from permitflow_proofs.kernel.frame import Change, Frame
 
 
@@ -68,7 +69,7 @@ def _goes_on(one: Channel, other: Channel) -> bool:
 
 def _other_goes_on(before: State, after: State) -> bool:
     """Does any other input, if there is one?"""
-    return all(_goes_on(at(before, name), at(after, name)) for name in before.channels.names() if name)
+    return each_in_focus(lambda name: name == 0 or _goes_on(at(before, name), at(after, name)), before.channels)
 
 
 def _subsumes(before: State, after: State, _parameters: Parameters) -> bool:

@@ -186,7 +186,7 @@ ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
 def _any_gate(parameters: Parameters) -> State:
     """Any state of the right types: in focus are an input that acts and, if there are several, any other one."""
-    channels = SymbolicFamily.any_family("channels", any_channel, focus=2 if parameters.inputs > 1 else 1)
+    channels = SymbolicFamily.any_of_size("channels", any_channel, parameters.inputs)
     return arbitrary(State, special={"channels": channels})
 
 

@@ -13,7 +13,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.mute_delay import SYSTEM, Parameters, Source, State, initial, is_coming, is_in_time, places_for
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family import SymbolicFamily, each_in_focus
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.symbols import assume
@@ -134,17 +134,18 @@ _TOLD: dict[str, Change] = {
 
 def _tells_all(before: State, after: State, _parameters: Parameters) -> bool:
     """The newest signal begins its way to each source if the sink mutes or unmutes, and only then."""
-    for name in before.sources.names():
+
+    def is_right(name: int) -> bool:
         one, other = before.sources.get(name), after.sources.get(name)
         is_told = other.ahead == one.reach and not other.late
         is_left = other.ahead == one.ahead and other.late == one.late
-        if not (is_left if before.mutes == after.mutes else is_told):
-            return False
-    return True
+        return is_left if before.mutes == after.mutes else is_told
+
+    return each_in_focus(is_right, before.sources)
 
 
 def _begins_a_tick(_before: State, after: State, _parameters: Parameters) -> bool:
-    return all(after.sources.get(name).sent == 0 for name in after.sources.names())
+    return each_in_focus(lambda name: after.sources.get(name).sent == 0, after.sources)
 
 
 def _goes_a_hop(before: State, after: State, _parameters: Parameters) -> bool:
@@ -205,7 +206,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _any_sources(parameters: Parameters) -> State:
-    sources = SymbolicFamily.any_family("sources", any_value(Source), focus=2 if parameters.sources > 1 else 1)
+    sources = SymbolicFamily.any_of_size("sources", any_value(Source), parameters.sources)
     return arbitrary(State, special={"sources": sources})
 
 

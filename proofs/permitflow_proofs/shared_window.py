@@ -1,10 +1,11 @@
 """Aligned inputs that share the window of one connection, for any number of them: when they are live."""
 
 from functools import partial
+from typing import cast
 
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.runs import Move
-from permitflow_model.shared_window import SYSTEM, Message, Parameters, State, Stream, is_blocked, window
+from permitflow_model.shared_window import SYSTEM, Message, Parameters, State, Stream, is_blocked, waits, window
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, subject_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.family import SymbolicFamily
@@ -31,6 +32,7 @@ def _live(short: int) -> bool:
     # As a sum over the inputs, because a product of two unknowns is not linear.
     others = state.streams.sum_of(window, parameters) - parameters.stream
     assume(parameters.connection > others - short)
+    cast("SymbolicFamily[Stream]", state.streams).choose(waits)
     return SYSTEM.invariants["NeverStuck"](state, parameters)
 
 
@@ -115,7 +117,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _any_inputs(parameters: Parameters) -> State:
-    streams = SymbolicFamily.any_family("streams", any_value(Stream), focus=2 if parameters.inputs > 1 else 1)
+    streams = SymbolicFamily.any_of_size("streams", any_value(Stream), parameters.inputs)
     return arbitrary(State, special={"streams": streams})
 
 

@@ -32,6 +32,7 @@ from permitflow_proofs.kernel.symbols import (
     Sizes,
     assume,
     implies,
+    larger_of,
     natural,
 )
 from permitflow_proofs.kernel.theorem import Theorem
@@ -379,7 +380,7 @@ def _is_stuck_in_commit(nearer: int) -> bool:
     parameters = _IN_COMMIT.any_parameters()
     largest = largest_chunk(parameters)
     assume(parameters.batch_cap > parameters.row_permits - largest - nearer)
-    too_many = max(0, parameters.row_permits - largest + 1)
+    too_many = larger_of(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
     return _gets_stuck(parameters, filled(parameters, too_many), BATCH_DONE if too_many > 0 else ())
 
@@ -389,7 +390,7 @@ def _is_stuck_after_crashes(fewer: int) -> bool:
     parameters = _IN_COMMIT_WITH_CRASHES.any_parameters()
     largest = largest_chunk(parameters)
     assume(parameters.faults >= parameters.row_permits - largest + 1)
-    too_many = max(0, parameters.row_permits - largest + 1)
+    too_many = larger_of(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
     return _gets_stuck(parameters, unacknowledged(parameters, too_many - fewer, parameters.faults - too_many), ())
 

@@ -18,9 +18,9 @@ from permitflow_model.store_owner import (
     has_newest_lock,
     is_explained,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
+from permitflow_proofs.kernel.family import SymbolicFamily, each_in_focus, holds_in_focus
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
@@ -195,8 +195,7 @@ def _any_state(counting: tuple[str, ...], parameters: Parameters) -> State:
         limit(merged(partial(is_such, other)))
         return other
 
-    focus = 2 if parameters.exchanges > 1 else 1
-    exchanges = SymbolicFamily.any_family("exchanges", any_other, focus).put(0, acting)
+    exchanges = SymbolicFamily.any_of_size("exchanges", any_other, parameters.exchanges).put(0, acting)
     state = arbitrary(State, special={"exchanges": exchanges, "epoch": epoch, "commits": commits})
     names = [name for name in INVARIANT if name not in _COUNTING or name in counting]
     assume_all([INVARIANT[name] for name in names], state, parameters)
@@ -205,8 +204,7 @@ def _any_state(counting: tuple[str, ...], parameters: Parameters) -> State:
 
 
 def _in_any_state(parameters: Parameters) -> State:
-    focus = 2 if parameters.exchanges > 1 else 1
-    exchanges = SymbolicFamily.any_family("exchanges", lambda name: arbitrary(Exchange, f"{name}."), focus)
+    exchanges = SymbolicFamily.any_of_size("exchanges", any_value(Exchange), parameters.exchanges)
     return arbitrary(State, special={"exchanges": exchanges})
 
 
@@ -513,8 +511,10 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _one_writes(state: State, _parameters: Parameters, *, wrong: int) -> bool:
-    writers = [name for name in state.exchanges.names() if has_row(state.exchanges.get(name))]
-    return len(writers) <= 1 - wrong
+    writes = has_row(state.exchanges.get(0))
+    if wrong:
+        return not writes
+    return not writes or state.exchanges.size() == 1 or not has_row(state.exchanges.get(1))
 
 
 def _is_of_the_owner(before: State, after: State, _parameters: Parameters, *, older: int) -> bool:
@@ -525,8 +525,8 @@ def _is_of_the_owner(before: State, after: State, _parameters: Parameters, *, ol
 def _begins_alone(state: State, parameters: Parameters, *, wrong: bool) -> bool:
     if not SYSTEM.is_enabled("TakeStore", state, parameters, 0):
         return True
-    others = [name for name in state.exchanges.names() if name > 0]
-    return any(has_row(state.exchanges.get(name)) for name in others) == wrong
+    is_alone = each_in_focus(lambda name: name == 0 or not has_row(state.exchanges.get(name)), state.exchanges)
+    return is_alone != wrong
 
 
 def _durable(state: State, _parameters: Parameters, *, fewer: int) -> bool:

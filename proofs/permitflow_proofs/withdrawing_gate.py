@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from permitflow_model.input_gate import GATE_CLAUSES, is_item, needs_to_move
-from permitflow_model.input_gate_alignment import is_awaited_no_more, is_blocked, is_open
+from permitflow_model.input_gate import GATE_CLAUSES, is_item
+from permitflow_model.input_gate_alignment import is_blocked
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.input_gate_queues import effect_in
 from permitflow_model.withdrawing_gate import CLAUSES, SYSTEM, returning_by, returning_in
 from permitflow_proofs import input_gate_frames as gate_frames
 from permitflow_proofs import input_gate_states as gate
+from permitflow_proofs.input_gate import never_stuck
 from permitflow_proofs.kernel.arbitrary import arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.family import SymbolicFamily
@@ -23,7 +24,7 @@ from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import Sums
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, larger_of, merged, negated
+from permitflow_proofs.kernel.symbols import all_of, assume, larger_of, merged, negated
 from permitflow_proofs.kernel.theorem import Theorem
 
 CLAUSES_TOGETHER: Mapping[str, Clause[State, Parameters]] = {
@@ -219,7 +220,7 @@ _OWN = ("WithdrawData", "WithdrawBarrier", "SendAndTell", "ReturnCredit", "Deliv
 
 
 def _any_gate(parameters: Parameters) -> State:
-    channels = SymbolicFamily.any_family("channels", _any_channel, focus=2 if parameters.inputs > 1 else 1)
+    channels = SymbolicFamily.any_of_size("channels", _any_channel, parameters.inputs)
     return arbitrary(State, special={"channels": channels})
 
 
@@ -274,22 +275,10 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
-def _never_stuck(state: State, parameters: Parameters) -> bool:
-    # As of the gate: what is said of all channels is asked for first, and each guard is one truth value.
-    state.channels.every(is_awaited_no_more)
-    state.channels.every(is_open)
-    moves = [
-        merged(partial(SYSTEM.is_enabled, action, state, parameters, *name))
-        for action in SUBJECT.protocol_actions()
-        for name in SYSTEM.action(action).performers(state)
-    ]
-    return implies(merged(partial(needs_to_move, state)), any_of(moves))
-
-
 def _live_with_exclusive(less: int) -> bool:
     state, parameters = SUBJECT.any_case()
     assume(parameters.exclusive >= 1 - less)
-    return _never_stuck(state, parameters)
+    return never_stuck(SUBJECT, state, state, parameters)
 
 
 def _live_with_floating(less: int) -> bool:
@@ -298,7 +287,8 @@ def _live_with_floating(less: int) -> bool:
     state = SUBJECT.any_state(parameters)
     # In focus are the channel that waits, and one that has borrowed.
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return _never_stuck(state._replace(channels=channels), parameters)
+    state = state._replace(channels=channels)
+    return never_stuck(SUBJECT, state, state, parameters)
 
 
 def theorems() -> tuple[Theorem, ...]:

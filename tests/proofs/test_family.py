@@ -1,25 +1,31 @@
 """What is proved of a family holds for any number of members: shown on channels that share a pool."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import add
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow_model.kernel.family import Family, Members
-from permitflow_model.kernel.system import require
-from permitflow_proofs import Theorem, prove
-from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
+import permitflow_model
+import permitflow_proofs
+from permitflow_model.kernel.family import Family, Members, some
+from permitflow_model.kernel.system import System, require
+from permitflow_proofs import Theorem, catalogue, prove
+from permitflow_proofs.kernel.arbitrary import arbitrary
+from permitflow_proofs.kernel.family import ACTING, SymbolicFamily, each_in_focus, holds_in_focus
 from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide, take
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import assume, integer
+from permitflow_proofs.kernel.symbols import assume, integer, merged
 from tests.support.shared_pool import (
     SYSTEM,
     Channel,
@@ -193,6 +199,144 @@ def test_members_that_are_not_in_focus_have_no_name() -> None:
     with pytest.raises(TypeError, match="only 1 members are in focus, not 1; with_some brings one more"):
         decide(lambda: any_numbers().get(1) == 0)
     assert proved(lambda: len(any_numbers(focus=2).names()) == 2)
+
+
+# Whom a claim has in focus, it chooses.
+
+
+class Flags(NamedTuple):
+    waits: bool
+    is_full: bool
+
+
+def waits(member: Flags) -> bool:
+    return member.waits
+
+
+def is_full(member: Flags) -> bool:
+    return member.is_full
+
+
+def is_both(member: Flags) -> bool:
+    return member.waits and member.is_full
+
+
+def any_flags(focus: int = 1) -> SymbolicFamily[Flags]:
+    return SymbolicFamily.any_family("flags", lambda name: arbitrary(Flags, f"{name}."), focus)
+
+
+@pytest.mark.parametrize("focus", [1, 2])
+def test_some_and_some_need_not_be_the_same(focus: int) -> None:
+    def some_of_each(flags: SymbolicFamily[Flags]) -> bool:
+        return some(flags, waits) and some(flags, is_full)
+
+    assert refuted(lambda: not some_of_each(flags := any_flags(focus)) or some(flags, is_both))
+    assert proved(lambda: not some(flags := any_flags(focus), is_both) or some_of_each(flags))
+
+
+def test_one_that_is_chosen_is_so_if_any_is() -> None:
+    def claim(*, is_chosen: bool) -> bool:
+        flags = any_flags()
+        if is_chosen:
+            flags.choose(waits)
+        return not some(flags, waits) or flags.get(0).waits
+
+    assert proved(partial(claim, is_chosen=True))
+    assert refuted(partial(claim, is_chosen=False))
+
+
+def chosen_twice(flags: SymbolicFamily[Flags]) -> None:
+    flags.choose(waits)
+    flags.choose(is_full)
+
+
+def chosen_and_acting(flags: SymbolicFamily[Flags]) -> None:
+    flags.choose(waits)
+    flags.get(ACTING)
+
+
+def chosen_and_asked(flags: SymbolicFamily[Flags]) -> None:
+    flags.choose(waits)
+    holds_in_focus(is_full, flags)
+
+
+def asked_twice(flags: SymbolicFamily[Flags]) -> None:
+    holds_in_focus(waits, flags)
+    each_in_focus(lambda name: flags.get(name).is_full, flags)
+
+
+def asked_after_a_step(flags: SymbolicFamily[Flags]) -> None:
+    holds_in_focus(waits, flags.put(ACTING, Flags(waits=True, is_full=True)))
+
+
+def asked_with_a_witness(flags: SymbolicFamily[Flags]) -> None:
+    flags.choose(waits)
+    holds_in_focus(is_full, flags.with_some(waits))
+
+
+USES = [chosen_twice, chosen_and_acting, chosen_and_asked, asked_twice, asked_after_a_step, asked_with_a_witness]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_member_in_focus_is_chosen_for_one_use(use: Callable[[SymbolicFamily[Flags]], None]) -> None:
+    def claim(focus: int) -> bool:
+        use(any_flags(focus))
+        return True
+
+    with pytest.raises(TypeError, match="2 uses of 1 members in focus"):
+        decide(partial(claim, 1))
+    if use in (chosen_twice, chosen_and_acting):
+        with pytest.raises(TypeError, match="2 of the first"):
+            decide(partial(claim, 2))
+    else:
+        assert proved(partial(claim, 2))
+
+
+def test_a_question_within_a_merge_is_a_use_on_each_path() -> None:
+    def claim() -> bool:
+        flags = any_flags()
+        merged(lambda: holds_in_focus(waits, flags))
+        if flags.get(0).is_full:
+            return True
+        return holds_in_focus(is_full, flags)
+
+    with pytest.raises(TypeError, match="2 uses of 1 members in focus"):
+        decide(claim)
+
+
+def test_the_only_member_is_in_focus_for_all_uses() -> None:
+    def claim() -> bool:
+        flags = SymbolicFamily.any_of_size("flags", lambda name: arbitrary(Flags, f"{name}."), 1)
+        asked_after_a_step(flags)
+        return holds_in_focus(waits, flags) or not some(flags, is_both)
+
+    assert proved(claim)
+
+
+def test_members_are_listed_in_a_search_for_one_that_can_act_alone() -> None:
+    """A claim that lists those in focus would ask of them what is true, or false, of others."""
+    files = [
+        file for package in (permitflow_model, permitflow_proofs) for file in Path(package.__path__[0]).rglob("*.py")
+    ]
+    listing = [
+        f"{file.name}: {line.strip()}"
+        for file in files
+        if not {"kernel", "code"} & {*file.parts}
+        for line in file.read_text().splitlines()
+        if re.search(r"\.names\(\)", line) and "is_enabled" not in line
+    ]
+    assert len(files) > 100
+    assert listing == []
+
+
+@pytest.mark.parametrize("name", ["shared-window-live", "hash-dispatch-live", "fan-in-over", "diamond-live"])
+def test_who_can_move_is_only_concluded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is among the members in focus: a claim may hold because somebody can move, not because nobody can."""
+    monkeypatch.setattr(System, "can_move", lambda *_: True)
+    (theorem,) = (each for each in catalogue() if each.id == name)
+    for obligation in theorem.obligations:
+        if isinstance(obligation, SymbolicObligation):
+            assert decide(obligation.claim).outcome == "proved"
 
 
 # Channels that share a pool.

@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 import z3
 
-from permitflow_model import demand, shared_window, squelch
+from permitflow_model import demand, feedback_loop, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
 from permitflow_proofs import catalogue
+from permitflow_proofs import demand as demand_proofs
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_all
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.paths import Explorer
-from permitflow_proofs.kernel.symbols import assume, integer, limit, merged, natural, negated
+from permitflow_proofs.kernel.symbols import assume, equal, function, integer, limit, merged, natural, negated, truth
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -100,7 +101,7 @@ def test_a_given_tells_all_that_its_subject_fixes(name: str) -> None:
 def test_an_untold_restriction_is_noticed() -> None:
     def restricted() -> demand.Parameters:
         parameters = any_parameters_of(demand.Parameters)
-        limit(parameters.batch <= parameters.size)
+        limit(natural("number", 5) <= parameters.size)
         return parameters
 
     assert is_told(lambda: any_parameters_of(demand.Parameters))
@@ -127,6 +128,14 @@ def test_a_fixed_field_is_told() -> None:
     assert facts(lambda: natural("size")) == ("no model",)
 
 
+def test_a_fixed_field_of_the_second_of_two_is_told() -> None:
+    def two() -> None:
+        for fixed in ({}, {"batch": 2}, {"batch": 2}):
+            any_parameters_of(demand.Parameters, **fixed)
+
+    assert facts(two) == ("batch = 2",)
+
+
 def test_an_assumption_about_parameters_is_told() -> None:
     def related() -> None:
         parameters = any_parameters_of(demand.Parameters)
@@ -135,6 +144,95 @@ def test_an_assumption_about_parameters_is_told() -> None:
         assume(natural("held") <= parameters.size)
 
     assert facts(related) == ("2 * (batch - 1) <= size", "withdrawals = FALSE")
+
+
+def five_places() -> int:
+    return any_parameters_of(demand.Parameters).size - 5
+
+
+def by_a_limit() -> None:
+    limit(five_places() >= 0)
+
+
+def by_a_number_that_is_a_field() -> None:
+    assume(equal(natural("more"), five_places()))
+
+
+def by_a_number_of_a_number() -> None:
+    one, other = integer("one"), integer("other")
+    limit(equal(other, five_places() - one))
+    limit(equal(one, 0))
+    limit(other >= 0)
+
+
+def by_a_value_of_a_function() -> None:
+    places = function("places")
+    limit(equal(places(1), five_places()))
+    limit(places(1) >= 0)
+
+
+def by_a_truth_value() -> None:
+    are_five = truth("are.five")
+    limit(are_five == (five_places() >= 0))
+    limit(are_five)
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [by_a_limit, by_a_number_that_is_a_field, by_a_number_of_a_number, by_a_value_of_a_function, by_a_truth_value],
+)
+def test_parameters_that_are_left_out_are_told(narrow: Callable[[], None]) -> None:
+    assert facts(narrow) in {("size >= 5",), ("5 <= size",)}
+
+
+def test_parameters_that_any_state_leaves_out_are_told() -> None:
+    def five(parameters: demand.Parameters) -> demand.State:
+        limit(parameters.size >= 5)
+        return demand_proofs.SUBJECT.any_state(parameters)
+
+    assert facts(replace(demand_proofs.SUBJECT, any_state=five).any_case) == ("size >= 5",)
+
+
+def test_a_symbol_that_has_the_name_of_a_field_is_none() -> None:
+    def alike() -> None:
+        any_parameters_of(demand.Parameters)
+        assume(natural("size") >= 5)
+
+    assert facts(alike) == ()
+
+
+def test_what_the_model_requires_of_all_parameters_is_not_told() -> None:
+    def positive() -> None:
+        limit(equal(natural("number", 1), any_parameters_of(demand.Parameters).size))
+
+    assert facts(positive) == ()
+    assert facts(lambda: any_parameters_of(feedback_loop.Parameters)) == ()  # a field of it is a word
+
+
+def test_what_was_decided_on_a_path_is_not_told() -> None:
+    def decided() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        limit(parameters.size >= 5 if parameters.size >= 5 else parameters.size < 5)
+
+    assert facts(decided) == ()
+
+
+def test_what_all_paths_leave_out_is_told_if_one_has_decided_it() -> None:
+    def decided() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        bool(parameters.size >= 5)
+        limit(parameters.size >= 3)
+
+    assert facts(decided) == ("size >= 3",)
+
+
+def test_what_only_some_states_require_is_not_told() -> None:
+    def of_some_states() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        if natural("waiting") > 1:
+            limit(parameters.size >= 2)
+
+    assert facts(of_some_states) == ()
 
 
 def test_a_field_fixed_as_another_one_is_told() -> None:

@@ -5,7 +5,7 @@ from itertools import product
 from operator import add
 from typing import Any, Literal, NamedTuple
 
-from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.family import Family, family, some
 from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
@@ -112,9 +112,12 @@ def conservation(state: State, parameters: Parameters) -> bool:
     return state.pool + state.channels.sum_of(held) == parameters.permits
 
 
+def waits(channel: Channel) -> bool:
+    return channel.wanted > 0
+
+
 def never_stuck(state: State, parameters: Parameters) -> bool:
-    waits = any(state.channels.get(name).wanted > 0 for name in state.channels.names())
-    return not waits or SYSTEM.can_move(state, parameters)
+    return not some(state.channels, waits) or SYSTEM.can_move(state, parameters)
 
 
 def is_message(message: Message, parameters: Parameters) -> bool:

@@ -1,6 +1,7 @@
 """What holds of channels that share a pool, for any number of them: one page of proofs."""
 
 from operator import add
+from typing import cast
 
 from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
@@ -8,7 +9,7 @@ from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.symbols import assume, natural
-from tests.support.shared_pool import SYSTEM, Channel, Message, Parameters, State, cost_of, order_in
+from tests.support.shared_pool import SYSTEM, Channel, Message, Parameters, State, cost_of, order_in, waits
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Ends", "Conservation", "InEpoch")}
 
@@ -62,4 +63,6 @@ def at_most_held(_channel: Channel, parameters: Parameters) -> int:
 
 
 def with_the_one_that_moves(state: State) -> State:
-    return state._replace(channels=state.channels.with_some(can_go))  # type: ignore[attr-defined]
+    channels = cast("SymbolicFamily[Channel]", state.channels)
+    channels.choose(waits)
+    return state._replace(channels=channels.with_some(can_go))

@@ -24,7 +24,7 @@ class Family(Protocol[M]):
         ...
 
     def names(self) -> Iterable[int]:
-        """The names to try in a search for a member; of equal members, one is enough."""
+        """The names to try in a search for a member that can act; of equal members, one is enough."""
         ...
 
     def get(self, name: int) -> M:
@@ -46,6 +46,15 @@ class Family(Protocol[M]):
     def every(self, holds: Callable[..., bool], *context: object) -> bool:
         """Does it hold for every member: ``holds(member, *context)``?"""
         ...
+
+
+def some(family: Family[M], holds: Callable[..., bool], *context: object) -> bool:
+    """Does it hold for some member: ``holds(member, *context)``?"""
+    return not family.every(_fails, holds, *context)
+
+
+def _fails(member: object, holds: Callable[..., bool], *context: object) -> bool:
+    return not holds(member, *context)
 
 
 class NamedFamily(Family[M], Protocol[M]):

@@ -25,8 +25,13 @@ class Step:
     is_decided: bool
     """Was it decided, so that another path goes the other way?  If not, it was assumed."""
 
-    term: z3.BoolRef = field(compare=False)
+    atom: z3.BoolRef = field(compare=False)
     """Kept, so that no other term gets its identity."""
+
+    @property
+    def term(self) -> z3.BoolRef:
+        """The condition with its answer."""
+        return self.atom if self.answer else negation(self.atom)
 
 
 Leaf = tuple[Step, ...]

@@ -14,17 +14,19 @@ A proof with it holds for any member as the one in focus, and for any number of 
 - the model reaches members by this interface only, and neither compares nor stores their names: the name of the member
   that acts, ``ACTING``, refuses that;
 - a step is made by this one member, or changes all of them alike;
-- claims about all members use ``every`` and ``sum_of``; and ``names`` is used only in a claim about "one of them": if
-  one of them waits, one of them can move.  The waiting member is then in focus, and so is the moving one.  Assuming or
-  refuting such a claim needs all members: an ``Alike`` has them.
+- claims about all members, or some, use ``every`` and ``sum_of``; and the name of one in focus stands for any.
+
+So a claim may choose who is in focus.  It can do so once for each member there that does not act: ``choose`` one that
+waits, if any does, or ask whether something ``holds_in_focus``, which fails for the one in focus if it fails for any.
+``names`` is for ``can_move`` alone, which may only be concluded: it is true if a member in focus can move.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
-from permitflow_model.kernel.family import Family
+from permitflow_model.kernel.family import Family, some
 from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import (
@@ -50,6 +52,8 @@ _Measure = Callable[[Any], int]
 _Context = tuple[object, ...]
 _Change = tuple[Callable[..., Any], _Context]
 _Key = tuple[object, ...]
+_Use = tuple[bool, _Key]
+"""Is it of the first member in focus, or of any there?"""
 
 
 # Assumptions.
@@ -106,6 +110,17 @@ class _Others(Generic[M]):
         """Those with a witness, if it may fail.  What is only assumed gets one later: most of it then holds for all."""
         self._parts: Notes[_Key, tuple[M, _Others[M]]] = Notes()
         self._kept: Notes[tuple[int, ...], _Context] = Notes()
+        self._uses: Notes[_Use, bool] = Notes()
+        """For what the members in focus are chosen."""
+
+    def uses_of_focus(self, use: _Use) -> Set[_Use]:
+        """For what the members in focus are chosen, this use included."""
+        if self._whole is not None:
+            return self._whole[0].uses_of_focus(use)
+        if use not in self._uses:
+            current_explorer().note_effect()
+            self._uses[use] = True
+        return self._uses.keys()
 
     def keep(self, context: _Context) -> None:
         """Questions are identified by the identity of their contexts, which must not be reused while they are known."""
@@ -226,12 +241,16 @@ ACTING: int = cast(int, _Acting())
 class SymbolicFamily(Opaque, Generic[M]):
     """Any family: members in focus, whose names are 0 and 1, and others."""
 
-    __slots__ = ("_changes", "_focus", "_others")
+    __slots__ = ("_changes", "_focus", "_free", "_others")
 
-    def __init__(self, focus: Sequence[M], others: _Others[M], changes: tuple[_Change, ...] = ()) -> None:
-        """Use ``any_family``; this is for the operations below."""
+    def __init__(self, focus: Sequence[M], others: _Others[M], free: int, changes: tuple[_Change, ...] = ()) -> None:
+        """Use ``any_family``; this is for the operations below.
+
+        ``free``: so many of those in focus are any.
+        """
         self._focus = tuple(focus)
         self._others = others
+        self._free = free
         self._changes = changes
 
     @classmethod
@@ -244,7 +263,14 @@ class SymbolicFamily(Opaque, Generic[M]):
             focus: how many members are in focus; the family has at least this many.
         """
         members = [any_member(f"{name}.{number}") for number in range(focus)]
-        return cls(members, _Others(f"{name}.others", any_member, natural(f"{name}.others")))
+        return cls(members, _Others(f"{name}.others", any_member, natural(f"{name}.others")), focus)
+
+    @classmethod
+    def any_of_size(cls, name: str, any_member: Callable[[str], M], size: int) -> "SymbolicFamily[M]":
+        """Any family of so many members: in focus are one that acts and, if there are several, any other one."""
+        family = cls.any_family(name, any_member, focus=2 if size > 1 else 1)
+        limit(equal(family.size(), size))
+        return family
 
     def size(self) -> int:
         """How many there are."""
@@ -256,7 +282,7 @@ class SymbolicFamily(Opaque, Generic[M]):
         return Unseen(self._others, self._changes)
 
     def names(self) -> range:
-        """The members in focus, which stand for any member.
+        """The members in focus, among whom one is looked for that can act.
 
         Raises:
             TypeError: a step lists them, but there are others, too.
@@ -282,13 +308,13 @@ class SymbolicFamily(Opaque, Generic[M]):
         """
         place = self._in_focus(name)
         focus = (*self._focus[:place], member, *self._focus[place + 1 :])
-        return SymbolicFamily(focus, self._others, self._changes)
+        return SymbolicFamily(focus, self._others, self._free, self._changes)
 
     def map(self, change: Callable[..., M], *context: object) -> "SymbolicFamily[M]":
         """All members changed."""
         self._others.keep(context)
         focus = [change(member, *context) for member in self._focus]
-        return SymbolicFamily(focus, self._others, (*self._changes, (change, context)))
+        return SymbolicFamily(focus, self._others, self._free, (*self._changes, (change, context)))
 
     def sum_of(self, measure: Callable[..., int], *context: object) -> int:
         """The measures of all members together."""
@@ -316,7 +342,31 @@ class SymbolicFamily(Opaque, Generic[M]):
         if not self._others.size > 0:
             return self
         one, others = self._others.part(*self._question(holds, context))
-        return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._changes)
+        return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._free, self._changes)
+
+    def choose(self, holds: Callable[..., bool], *context: object) -> None:
+        """Go on only where it holds for the first in focus, if it does for any: a claim about any is about this one."""
+        self._take_focus(self._question(holds, context)[0], of_first=True)
+        holds_for_some = merged(partial(some, self, holds, *context))
+        limit(implies(holds_for_some, merged(partial(holds, self._focus[0], *context))))
+
+    def ask_in_focus(self, holds: Callable[..., bool], *context: object) -> None:
+        """Note that a claim asks whether this holds for each member in focus."""
+        self._take_focus(self._question(holds, context)[0])
+
+    def _take_focus(self, use: _Key, *, of_first: bool = False) -> None:
+        """For this use the claim chooses who is in focus, or who is the first there.
+
+        Raises:
+            TypeError: there are others, and those in focus are not enough.
+        """
+        uses = self._others.uses_of_focus((of_first, use))
+        uses_of_first = sum(each for each, _ in uses)
+        if (len(uses) > self._free or uses_of_first > 1) and self._others.size > 0:
+            raise TypeError(
+                f"{len(uses)} uses of {self._free} members in focus, {uses_of_first} of the first, steps included: "
+                "ask one question of each member, or take one more into focus"
+            )
 
     def _each(self, holds: Callable[..., bool], context: _Context) -> list[bool]:
         # The others first: the answers about them must not depend on forks.
@@ -330,6 +380,7 @@ class SymbolicFamily(Opaque, Generic[M]):
 
     def _in_focus(self, name: int) -> int:
         if name is ACTING:
+            self._take_focus(("acts",), of_first=True)
             return 0
         if current_explorer().is_one_acting:
             raise TypeError(f"a step names the member {name}, but another one acts, which may be the same")
@@ -340,7 +391,17 @@ class SymbolicFamily(Opaque, Generic[M]):
 
 def holds_in_focus(holds: Callable[..., bool], family: Family[Any], *context: object) -> bool:
     """Does it hold for each member in focus: ``holds(member, *context)``?  Does not fork."""
+    # What is assumed of all is known of each, whoever is chosen.
+    if isinstance(family, SymbolicFamily) and not current_explorer().is_supposing:
+        family.ask_in_focus(holds, *context)
     return all_of([merged(partial(holds, family.get(name), *context)) for name in family.names()])
+
+
+def each_in_focus(holds: Callable[[int], bool], family: Family[Any]) -> bool:
+    """Does it hold for the name of each member in focus?"""
+    if isinstance(family, SymbolicFamily):
+        family.ask_in_focus(holds)
+    return all(holds(name) for name in family.names())
 
 
 def _identity(context: object) -> object:

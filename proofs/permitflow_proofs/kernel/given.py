@@ -1,16 +1,22 @@
 """The given of a claim: which parameters it is about, read from the premises with which it was examined.
 
-A field that the claim fixes, or that it assumes something of, is told.  What the model itself requires of all
-parameters is not, and neither is what a claim assumes of states.
+A field that the claim fixes, or that it assumes something of, is told.  So is what a claim requires of the fields in
+another way (``kernel/narrowing.py``) on all its paths, unless it follows from what the model itself requires of all
+parameters, or was decided before.  What a claim assumes of states is not told.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import reduce
+from operator import add, sub
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import z3
 
+from permitflow_proofs.kernel.coverage import Step
+from permitflow_proofs.kernel.narrowing import Part, others_in, parts_of_step, required_of
 from permitflow_proofs.kernel.paths import Premises
+from permitflow_proofs.kernel.terms import assert_all, identity_of, negation, simplified
 
 ALL_PARAMETERS = "all parameters"
 NO_MODEL = "no model"
@@ -34,6 +40,7 @@ _OPERATORS = {
 
 _OPPOSITES = {z3.Z3_OP_LE: " > ", z3.Z3_OP_LT: " >= ", z3.Z3_OP_GE: " < ", z3.Z3_OP_GT: " <= ", z3.Z3_OP_EQ: " # "}
 _SUMS = (z3.Z3_OP_ADD, z3.Z3_OP_SUB)
+_SOLVER_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Given:
         """In words, each as in ``stop = TRUE`` or ``epochs >= 1``."""
         fixed = (f"{name} = {self._value(value)}" for name, value in self.fixed)
         cases = (f"{name} in {self._value(frozenset(values))}" for name, values in self.cases)
-        return (*fixed, *cases, *map(self._fact, self.assumed))
+        return tuple(dict.fromkeys((*fixed, *cases, *map(self._fact, self.assumed))))
 
     def admits(self, parameters: object) -> bool:
         """Is the claim about these parameters?  They are concrete, and such as the model accepts."""
@@ -97,6 +104,11 @@ class Given:
             return self._denied(parts[0])
         if kind == z3.Z3_OP_EQ and z3.is_true(parts[1]):
             return self._told(parts[0])
+        if kind == z3.Z3_OP_ADD:
+            taken = [z3.simplify(-part) for part in parts if _is_negative(part)]
+            added = [part for part in parts if not _is_negative(part)]
+            if taken and added:
+                return self._told(reduce(sub, taken, reduce(add, added)))
         if kind in _SUMS:
             parts = [parts[0], *(part for part in parts[1:] if str(part) != "0")]
         if kind in _OPERATORS and len(parts) > 1:
@@ -129,27 +141,81 @@ class Given:
         return told
 
 
+class GivenReader:
+    """Reads what a claim is given, on one path after another."""
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self._read: list[Step] = []
+        self._assumed: Given | None = None
+        self._known: list[tuple[list[z3.BoolRef], list[z3.BoolRef]]] = []
+        """Of each path: what is known of the fields, and what of that is required, and not told yet."""
+
+    def read(self, premises: Premises) -> Given | None:
+        """What a claim has fixed and assumed of the parameters on a path; None if it has made none."""
+        if not premises.parameters:
+            return None
+        made = cast("Sequence[Any]", premises.parameters)
+        values = [(one.name, getattr(each, one.name)) for each in made for one in fields(each)]
+        names = frozenset(value.term.decl().name() for _, value in values if hasattr(value, "term"))
+        before, self._read = self._read, [step for step in premises.leaf if parts_of_step(step, names)]
+        if self._assumed is None or self._read != before:
+            told, known, more = _told(premises, self._read, names)
+            self._known.append((known, more))
+            self._assumed = Given(
+                fixed=tuple((name, value) for name, value in values if _is_fixed(name, value)),
+                assumed=tuple(told),
+                words={name: value.options for name, value in values if hasattr(value, "options")},
+            )
+        return self._assumed
+
+    @property
+    def given(self) -> Given | None:
+        """The same with what else is required of the fields on all paths, those that were decided there included."""
+        if self._assumed is None:
+            return None
+        more = {identity_of(term): term for _, required in self._known for term in required}
+        common = [term for term in more.values() if all(_follows(known, term) for known, _ in self._known)]
+        return replace(self._assumed, assumed=(*self._assumed.assumed, *common))
+
+
 def given_by(premises: Premises) -> Given | None:
-    """What a claim has fixed and assumed of the parameters that it has made; None if it has made none."""
-    if not premises.parameters:
-        return None
-    made = cast("Any", premises.parameters[0])
-    values = [(one.name, getattr(made, one.name)) for one in fields(made)]
-    names = {_name_of(value.term) for _, value in values if hasattr(value, "term")}
-    told: dict[int, z3.BoolRef] = {}
-    kept = []
-    for condition in premises.assumed:
-        if not _is_about(condition.term, names):
+    """What a claim is given, by one path."""
+    reader = GivenReader()
+    reader.read(premises)
+    return reader.given
+
+
+def _told(
+    premises: Premises, steps: Sequence[Step], names: frozenset[str]
+) -> tuple[list[z3.BoolRef], list[z3.BoolRef], list[z3.BoolRef]]:
+    """What is assumed of the fields, as it was written; all that is known of them; and what of that is told nowhere."""
+    known = [condition.term for condition in premises.accepted]
+    assumed = [condition.term for condition in premises.assumed if not others_in(condition.term, names)]
+    # A term's identity is its own only as long as the term is kept.
+    simple = {identity_of(one): (one, term) for term in assumed if not z3.is_true(one := simplified(term))}
+    more, parts = list[z3.BoolRef](), list[Part]()
+    for step in steps:
+        if not step.is_decided and others_in(step.term, names):
+            parts += parts_of_step(step, names)
             continue
-        simple = z3.simplify(condition.term)
-        if not z3.is_true(simple):
-            kept.append(simple)  # its identity is its own only as long as it is kept
-            told.setdefault(simple.get_id(), condition.term)
-    return Given(
-        fixed=tuple((name, value) for name, value in values if _is_fixed(name, value)),
-        assumed=tuple(told.values()),
-        words={name: value.options for name, value in values if hasattr(value, "options")},
-    )
+        if not step.is_decided and identity_of(step.term) not in simple and not _follows(known, step.term):
+            more.append(step.term)
+        known.append(step.term)
+    for term in required_of(names, parts):
+        if not _follows(known, term):
+            more.append(term)
+            known.append(term)
+    return [term for _, term in simple.values()], known, more
+
+
+def _follows(known: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool:
+    """Does it follow from what is known?"""
+    solver = z3.SimpleSolver()
+    solver.set("rlimit", _SOLVER_STEPS)
+    solver.set("ctrl_c", False)  # as in ``Trail``
+    assert_all(solver, [*known, negation(condition)])
+    return bool(solver.check() == z3.unsat)
 
 
 def given_in(cases: Sequence[object]) -> Given:
@@ -173,6 +239,12 @@ def given_of_all(parts: Iterable[tuple[str, ...] | None]) -> str:
     return "; ".join([*([", ".join(common)] if common else []), *some]) or ALL_PARAMETERS
 
 
+def _is_negative(term: z3.ExprRef) -> bool:
+    """Is it a number below 0, or a multiple by one?"""
+    factor = term.arg(0) if term.decl().kind() == z3.Z3_OP_MUL else term
+    return bool(z3.is_int_value(factor) and factor.as_long() < 0)
+
+
 def _is_fixed(name: str, value: object) -> bool:
     """Is it something else than a symbol for any value of the field?"""
     term = getattr(value, "term", None)
@@ -184,28 +256,6 @@ def _name_of(term: z3.ExprRef) -> str | None:
     if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
         return str(term.decl().name()).partition("!")[0]
     return None
-
-
-def _is_about(condition: z3.BoolRef, names: Container[str | None]) -> bool:
-    """Are all its symbols among these?  It may be large, and share parts.
-
-    By Z3's own functions, because its Python classes make and count an object for each part.
-    """
-    context = condition.ctx.ref()
-    ahead, seen = [condition.as_ast()], set[int]()
-    while ahead:
-        part = ahead.pop()
-        if part.value in seen:
-            continue
-        seen.add(part.value)
-        function = z3.Z3_get_app_decl(context, part)
-        parts = range(z3.Z3_get_app_num_args(context, part))
-        if z3.Z3_get_decl_kind(context, function) == z3.Z3_OP_UNINTERPRETED:
-            name = z3.Z3_get_symbol_string(context, z3.Z3_get_decl_name(context, function))
-            if parts or name.partition("!")[0] not in names:
-                return False
-        ahead.extend(z3.Z3_get_app_arg(context, part, at) for at in parts)
-    return True
 
 
 def _concrete(parameters: object) -> list[tuple[z3.ExprRef, z3.ExprRef]]:

@@ -15,10 +15,10 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.runs import Move, Run
 from permitflow_model.kernel.system import Disabled, System, has_truth
 from permitflow_proofs.kernel.coverage import Coverage
-from permitflow_proofs.kernel.given import Given, given_by
+from permitflow_proofs.kernel.given import Given, GivenReader
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.reading import read
-from permitflow_proofs.kernel.terms import Condition, conjunction, disjunction
+from permitflow_proofs.kernel.terms import conjunction, disjunction
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -146,14 +146,12 @@ def decide(claim: Claim) -> Finding:
     violated: list[tuple[z3.BoolRef, ...]] = []
     example: tuple[z3.BoolRef, ...] | None = None
     given: Given | None = None
-    seen: tuple[Condition, ...] | None = None
+    reader = GivenReader()
     for path in explorer.paths(lambda: _holds(claim)):
         if not path.enabled:
             continue
-        met = path.premises.assumed
-        # What was assumed before the paths parted is the same.
-        if seen is None or list(map(id, met)) != list(map(id, seen)):
-            seen, before, given = met, given, given_by(path.premises)
+        before, given = given, reader.read(path.premises)
+        if given is not before:
             _require_one_given(before, given)
         if path.result:
             if path.witness is not None:
@@ -168,7 +166,9 @@ def decide(claim: Claim) -> Finding:
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
     covered = None if counterexample else explorer.coverage()
-    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given, covered)
+    return Finding(
+        outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, reader.given, covered
+    )
 
 
 def _holds(claim: Claim) -> bool:
@@ -190,8 +190,9 @@ def _require_one_given(before: Given | None, after: Given | None) -> None:
         ValueError: it does.
     """
     if before is not None and (after is None or before.facts != after.facts):
+        one, other = (", ".join(given.facts if given else ()) or "nothing" for given in (before, after))
         raise ValueError(
-            f"a claim assumes {', '.join(before.facts)} on one path, and {', '.join(after.facts) if after else ''} on "
+            f"a claim assumes {one} of the parameters on one path, and {other} on "
             "another one; assume its condition merged, so that it does not fork"
         )
 

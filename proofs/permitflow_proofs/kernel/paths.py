@@ -31,10 +31,14 @@ _Reader = Callable[[z3.ModelRef, str], int | bool | str]
 
 @dataclass(frozen=True)
 class Premises:
-    """The parameters that a function has made, and all that it has assumed, of them or of other symbols."""
+    """The parameters that a function has made, and all that it has required, of them or of other symbols."""
 
     parameters: tuple[object, ...] = ()
+    accepted: tuple[Condition, ...] = ()
+    """What all of these parameters have in common."""
     assumed: tuple[Condition, ...] = ()
+    leaf: Leaf = ()
+    """All that was required, what symbols stand for included, and what was decided."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Path(Generic[R]):
     """How to read each symbol's value from the witness."""
 
     premises: "Premises"
-    """What the function has assumed of the parameters that it made."""
+    """What the function has required of the parameters that it made."""
 
     told: Mapping[str, object]
     """What the function has told of itself, symbols included, to be shown."""
@@ -177,6 +181,9 @@ class Explorer:
         self.is_one_acting = False
         """Does one member take it?"""
         self._parameters: list[object] = []
+        self._accepted: list[Condition] = []
+        self._is_accepting = False
+        """Are parameters made?"""
         self._assumed: list[Condition] = []
 
     @property
@@ -201,13 +208,17 @@ class Explorer:
 
     # Used by symbolic values, while the function runs.
 
+    def note_effect(self) -> None:
+        """What is done now must be done again whenever the path is walked again, also within merges."""
+        for merge in self._merging:
+            merge.note_effect()
+
     def declare(self, name: str, read: _Reader) -> str:
         """A name that no other symbol of this path has; the same one whenever the path is walked again.
 
         ``read(witness, declared name)`` will be asked for the symbol's value.
         """
-        for merge in self._merging:
-            merge.note_effect()
+        self.note_effect()
         count = self._names.get(name, 0) + 1
         self._names[name] = count
         declared = name if count == 1 else f"{name}!{count}"
@@ -220,7 +231,7 @@ class Explorer:
         Raises:
             Contradiction: it holds nowhere on this path.
         """
-        self._assumed.append(self._require(condition))
+        (self._accepted if self._is_accepting else self._assumed).append(self._require(condition))
 
     def limit(self, condition: Condition) -> None:
         """Go on only where this holds, as ``assume``; it says what a symbol stands for, and is no premise.
@@ -228,7 +239,9 @@ class Explorer:
         Raises:
             Contradiction: it holds nowhere on this path.
         """
-        self._require(condition)
+        required = self._require(condition)
+        if self._is_accepting:
+            self._accepted.append(required)
 
     def _require(self, condition: Condition) -> Condition:
         for merge in reversed(self._merging):
@@ -238,9 +251,11 @@ class Explorer:
 
     def about(self, make: Callable[[], R]) -> R:
         """Make parameters, which all that follows is about; what they have in common is no premise."""
-        before = len(self._assumed)
-        parameters = make()
-        del self._assumed[before:]
+        self._is_accepting = True
+        try:
+            parameters = make()
+        finally:
+            self._is_accepting = False
         self._parameters.append(parameters)
         return parameters
 
@@ -330,8 +345,9 @@ class Explorer:
         self._readers = dict(way.path.readers) if way else {}
         self.notes = dict(way.notes) if way else {}
         self.told = {}
-        self._parameters = list(way.path.premises.parameters) if way else []
-        self._assumed = list(way.path.premises.assumed) if way else []
+        premises = way.path.premises if way else Premises()
+        self._parameters, self._accepted = list(premises.parameters), list(premises.accepted)
+        self._assumed = list(premises.assumed)
         self._merges_met = 0
 
     def way_along(self, path: Path[R]) -> Way[R]:
@@ -376,7 +392,7 @@ class Explorer:
         """
         for _ in range(self._max_paths):
             path = self._walk(function)
-            self.leaves.append(self._trail.leaf())
+            self.leaves.append(self._trail.leaf() if path is None else path.premises.leaf)
             if path is not None:
                 yield path
             if not self._trail.backtrack() and not self._turn_to_next_way():
@@ -411,5 +427,6 @@ class Explorer:
         if not self._trail.is_possible():
             self._trail.prune()
             return None
-        premises = Premises(tuple(self._parameters), tuple(self._assumed))
+        accepted, assumed = tuple(self._accepted), tuple(self._assumed)
+        premises = Premises(tuple(self._parameters), accepted, assumed, self._trail.leaf())
         return Path(self._trail.conditions(), result, enabled, self._trail.witness, self._readers, premises, self.told)
