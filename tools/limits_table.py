@@ -1,4 +1,4 @@
-"""The table of limits in docs/guides/serving.md: those that ``permitflow serve`` has options for, and the others.
+"""The table of limits in docs/guides/limits.md: those that ``permitflow serve`` has options for, and the others.
 
     python -m tools.limits_table      writes the table again
 
@@ -34,7 +34,7 @@ from permitflow.wire.codec import MOST_EMPTY_CHUNKS, MOST_FRAMES, MOST_FRAMES_BY
 from permitflow.wire.control_codec import MOST_REPLY_BYTES, MOST_REQUEST_BYTES
 from tools.marks import pasted
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/serving.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/limits.md"
 
 
 def _fixed(what: str, most: int, beyond: type[PermitflowError] | None, why: str, unit: str = "") -> Limit:

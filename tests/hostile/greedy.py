@@ -1,6 +1,6 @@
 """What a greedy process does to an exchange: it asks for more than it may, or for all that it may, again and again.
 
-By our own client, or by messages that it would not write: docs/guides/serving.md, "Limits".
+By our own client, or by messages that it would not write: docs/guides/limits.md.
 """
 
 import itertools

@@ -9,7 +9,7 @@ from tools import limits_table
 
 
 def test_the_document_has_the_limits_of_the_code(repository: Path) -> None:
-    text = (repository / "docs/guides/serving.md").read_text("utf-8")
+    text = (repository / "docs/guides/limits.md").read_text("utf-8")
     assert limits_table.page(text) == text, "python -m tools.limits_table"
 
 

@@ -1,6 +1,6 @@
 """What an exchange serves at most, and what becomes of a peer that wants more: one table.
 
-The options of ``permitflow serve``, the refusals and the table in docs/guides/serving.md come from here.  Limits of
+The options of ``permitflow serve``, the refusals and the table in docs/guides/limits.md come from here.  Limits of
 single messages are constants of the rooms that enforce them, because both ends must know them;
 ``tools/limits_table.py`` adds these to the table.
 """

@@ -16,7 +16,7 @@ from tests.support.certificates import Certificates
 from tests.support.served import served
 
 TOKEN = "a-token-of-some-length"
-GUIDE = Path(__file__).resolve().parents[3] / "docs/guides/serving.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guides/network.md"
 
 
 async def test_health_and_top_dial_over_tls_with_a_token(
