@@ -27,7 +27,7 @@ def forgets_the_target(state: State, parameters: Parameters, name: int) -> State
 
 MISTAKES = (
     Mistake("Resize", shrinks_the_pool, "Conservation", SMALL),
-    Mistake("Resize", grows_with_buffers_that_are_not_there, "Conservation", SMALL),
+    Mistake("Resize", grows_with_buffers_that_are_not_there, "TargetBounds", SMALL, at_once="Conservation"),
     Mistake("Resize", exceeds_the_pool, "TargetOK", SMALL),
     Mistake("ConsumeData", forgets_the_target, "TargetOK", SMALL),
 )

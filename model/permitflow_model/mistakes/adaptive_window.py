@@ -70,10 +70,10 @@ MISTAKES = (
     Mistake("Resize", keeps_what_a_smaller_batch_completes, "Batched", SMALL),
     Mistake("Resize", keeps_what_it_withheld_when_the_target_grows, "TargetKept", SMALL),
     Mistake("Resize", exceeds_the_agreed_window, "AimOK", SMALL),
-    Mistake("Consume", loses_what_is_not_returned, "Conservation", SMALL),
+    Mistake("Consume", loses_what_is_not_returned, "WholeWhenIdle", SMALL, at_once="Conservation"),
     Mistake("Consume", withholds_below_the_target, "TargetKept", SMALL),
     Mistake("Consume", keeps_on_collecting, "Batched", SMALL),
-    Mistake("Flush", flushes_and_keeps, "Conservation", SMALL),
+    Mistake("Flush", flushes_and_keeps, "TargetBounds", SMALL, at_once="Conservation"),
     Mistake("Deliver", returns_on_arrival, "Conservation", SMALL),
-    Mistake("AddPermits", doubles_returned_permits, "Conservation", SMALL),
+    Mistake("AddPermits", doubles_returned_permits, "Bounded", SMALL, at_once="Conservation"),
 )

@@ -12,6 +12,7 @@ def sends_unrequested(state: State, parameters: Parameters) -> State:
 
 
 def requests_on_arrival(state: State, parameters: Parameters) -> State:
+    """The application reads no faster for that: it may hold any number of messages."""
     return SYSTEM.perform("Deliver", state, parameters)._replace(requests=state.requests + 1)
 
 
@@ -40,7 +41,7 @@ def sends_the_newest_first(state: State, parameters: Parameters) -> State:
 
 MISTAKES = (
     Mistake("Send", sends_unrequested, "TypeOK", SMALL),
-    Mistake("Deliver", requests_on_arrival, "Conservation", SMALL, "requested-when-consumed"),
+    Mistake("Deliver", requests_on_arrival, "Bounded", SMALL, "requested-when-consumed", at_once="Conservation"),
     Mistake("Request", loses_the_request, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", requests_one_less, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", keeps_on_collecting, "RequestsBatched", SMALL, "batched"),

@@ -33,6 +33,6 @@ def keeps_what_it_should_drop(state: State, parameters: Parameters, name: int, m
 
 MISTAKES = (
     Mistake("HandOn", hands_on_what_nobody_asked_for, "TypeOK", PERMITS),
-    Mistake("Feed", takes_what_it_has_no_place_for, "TypeOK", PERMITS),
+    Mistake("Feed", takes_what_it_has_no_place_for, "NeverFull", PERMITS, at_once="TypeOK"),
     Mistake("HandOn", keeps_what_it_should_drop, "TypeOK", DROPPING),
 )

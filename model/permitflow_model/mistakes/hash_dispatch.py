@@ -76,7 +76,7 @@ MISTAKES = (
     Mistake("Forward", forwards_twice, "InOrder", SMALL),
     Mistake("Forward", forwards_into_a_full_channel, "Bounded", SMALL),
     Mistake("Forward", drops_what_does_not_go_at_once, "RowsConserved", SMALL),
-    Mistake("AddRow", adds_a_row_again, "RowsConserved", SMALL),
+    Mistake("AddRow", adds_a_row_again, "Numbered", SMALL, at_once="RowsConserved"),
     Mistake("Consume", consumes_a_mark_as_two, "MarksConserved", SMALL),
     Mistake("TakeEnd", ends_while_parts_wait, "EndBehindAll", SMALL),
     Mistake("TakeEnd", forgets_that_it_ended, "EndLast", SMALL),

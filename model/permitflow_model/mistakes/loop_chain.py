@@ -14,6 +14,7 @@ def sends_on_unrequested(state: State, parameters: Parameters, name: int) -> Sta
 
 
 def requests_on_arrival(state: State, parameters: Parameters, name: int) -> State:
+    """It decouples the loops: what it has not sent on piles up in front of it."""
     after = SYSTEM.perform("Deliver", state, parameters, name)
     loop = after.loops.get(name)
     return after._replace(loops=after.loops.put(name, loop._replace(requests=loop.requests + 1)))
@@ -27,6 +28,6 @@ def forgets_that_it_has_consumed(state: State, parameters: Parameters, name: int
 
 MISTAKES = (
     Mistake("HandOn", sends_on_unrequested, "TypeOK", TWO),
-    Mistake("Deliver", requests_on_arrival, "Conservation", TWO),
+    Mistake("Deliver", requests_on_arrival, "Bounded", TWO, at_once="Conservation"),
     Mistake("HandOn", forgets_that_it_has_consumed, "Conservation", TWO),
 )
