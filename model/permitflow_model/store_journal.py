@@ -12,7 +12,7 @@ from permitflow_model.kernel.parameters import Bounded, Natural
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-Phase = Literal["idle", "written", "flushed", "noted", "sure", "stopped", "down", "opening", "refused"]
+Phase = Literal["idle", "failed", "written", "flushed", "noted", "sure", "stopped", "down", "opening", "refused"]
 
 DAMAGED = -1
 
@@ -42,7 +42,10 @@ class State(NamedTuple):
     """The variables of the specification."""
 
     phase: Phase
-    """What the writer has done of a commit, or what has become of it."""
+    """What the writer has done of a commit, or what has become of it.
+
+    "failed" is idle, and the log may have a commit whose flush failed.
+    """
     waits: bool
     """Does something wait to be written?"""
     log: int
@@ -104,6 +107,11 @@ def is_up(state: State) -> bool:
     return state.phase != "down" and state.phase != "refused"
 
 
+def is_idle(state: State) -> bool:
+    """Does the writer wait for something to write?"""
+    return state.phase == "idle" or state.phase == "failed"
+
+
 def _with_a_fault(state: State, parameters: Parameters) -> State:
     require(state.faults < parameters.faults)
     return state._replace(faults=state.faults + 1)
@@ -133,7 +141,7 @@ def fail_flush(state: State, parameters: Parameters) -> State:
     The senders are told so, and only opening the store tells whether it has the commit.
     """
     require(state.phase == "written")
-    return _with_a_fault(state, parameters)._replace(phase="idle")
+    return _with_a_fault(state, parameters)._replace(phase="failed")
 
 
 def fail_journal(state: State, parameters: Parameters) -> State:
@@ -149,7 +157,7 @@ def stop_store(state: State, _parameters: Parameters) -> State:
     """
     if state.phase == "stopped":
         return state._replace(phase="down")
-    require(state.phase == "idle")
+    require(is_idle(state))
     require(not state.waits)
     return state._replace(phase="down", log=last(state.slots))
 
@@ -162,10 +170,11 @@ def kill_store(state: State, parameters: Parameters) -> State:
 
 def refuse_writes(state: State, parameters: Parameters, commit: int) -> State:
     """The disk is full: nothing of what waits is there, and perhaps no commit any more whose flush failed before."""
-    require(state.phase == "idle")
+    require(is_idle(state))
     require(state.waits)
     require(last(state.slots) <= commit <= state.log)
-    return _with_a_fault(state, parameters)._replace(waits=False, log=commit)
+    phase: Phase = "idle" if commit == last(state.slots) else state.phase
+    return _with_a_fault(state, parameters)._replace(phase=phase, waits=False, log=commit)
 
 
 def fail_power(state: State, parameters: Parameters, commit: int, slot: int) -> State:
@@ -205,7 +214,7 @@ def damage_journal(state: State, parameters: Parameters) -> State:
 def done(state: State, parameters: Parameters) -> State:
     """The store is refused, or all is written."""
     if state.phase != "refused":
-        require(state.phase == "idle")
+        require(is_idle(state))
         require(not state.waits)
         require(state.log == parameters.commits)
     return state
@@ -216,7 +225,7 @@ def done(state: State, parameters: Parameters) -> State:
 
 def write_commit(state: State, _parameters: Parameters) -> State:
     """All that waits is one commit, which counts itself: behind the last one that was flushed."""
-    require(state.phase == "idle")
+    require(is_idle(state))
     require(state.waits)
     return state._replace(phase="written", waits=False, log=last(state.slots) + 1)
 
@@ -295,6 +304,11 @@ def never_refused(state: State, _parameters: Parameters) -> bool:
     return state.losses > 0 or state.phase != "refused"
 
 
+def refused_is_gone(state: State, _parameters: Parameters) -> bool:
+    """What was refused is not there, but for a commit whose flush failed: of that only opening tells."""
+    return state.phase != "idle" or state.log == last(state.slots)
+
+
 def noted_is_kept(state: State, _parameters: Parameters) -> bool:
     """The journal knows of no commit that a power failure may take."""
     return state.losses > 0 or last(state.slots) <= state.kept
@@ -336,6 +350,7 @@ SYSTEM: System[State, Parameters] = System(
         "Durable": durable,
         "LossNoticed": loss_noticed,
         "NeverRefused": never_refused,
+        "RefusedIsGone": refused_is_gone,
         "NotedIsKept": noted_is_kept,
     },
     probes={

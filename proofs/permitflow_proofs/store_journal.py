@@ -12,6 +12,7 @@ from permitflow_model.store_journal import (
     Parameters,
     Slots,
     State,
+    is_idle,
     is_up,
     is_whole,
     last,
@@ -64,8 +65,8 @@ def _of_its_phase(state: State, _parameters: Parameters) -> bool:
     phase, newest = state.phase, last(state.slots)
     is_behind = state.kept == newest and state.confirmed == newest and is_whole(state.slots) and _is_flushed(state)
     if phase == "idle":
-        return is_behind and (state.log == newest or state.log == newest + 1)
-    if phase == "written":
+        return is_behind and state.log == newest
+    if phase == "failed" or phase == "written":
         return is_behind and state.log == newest + 1
     if phase == "noted" or phase == "sure":
         is_noted = state.kept == state.log and state.log == newest and is_whole(state.slots)
@@ -135,7 +136,9 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "store-journal-",
-    promises=frozenset({"durable", "loss-noticed", "never-refused", "told-last", "at-most-one-more", "all-told"}),
+    promises=frozenset(
+        {"durable", "loss-noticed", "never-refused", "refused-is-gone", "told-last", "at-most-one-more", "all-told"}
+    ),
 )
 
 
@@ -151,20 +154,25 @@ def _may_fail(*phases: str) -> Callable[..., bool]:
 
 
 def _may_submit(state: State, parameters: Parameters) -> bool:
-    is_ready = _in("idle", "written", "flushed", "noted", "sure")(state)
+    is_ready = _in("idle", "failed", "written", "flushed", "noted", "sure")(state)
     return is_ready and not state.waits and state.log < parameters.commits
 
 
 def _may_stop(state: State, _parameters: Parameters) -> bool:
-    return state.phase == "stopped" or (state.phase == "idle" and not state.waits)
+    return state.phase == "stopped" or (is_idle(state) and not state.waits)
 
 
 def _stops(before: State, after: State, _parameters: Parameters) -> bool:
-    return after.log == (last(before.slots) if before.phase == "idle" else before.log)
+    return after.log == (last(before.slots) if is_idle(before) else before.log)
 
 
 def _may_refuse(state: State, parameters: Parameters, commit: int) -> bool:
-    return _may_fail("idle")(state, parameters) and state.waits and last(state.slots) <= commit <= state.log
+    return _may_fail("idle", "failed")(state, parameters) and state.waits and last(state.slots) <= commit <= state.log
+
+
+def _refuses(before: State, after: State, _parameters: Parameters) -> bool:
+    is_flushed = last(before.slots) == _COMMIT
+    return after.log == _COMMIT and after.phase == ("idle" if is_flushed else before.phase)
 
 
 def _may_lose(state: State, parameters: Parameters) -> bool:
@@ -221,14 +229,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Done",
         when=lambda state, parameters: (
-            state.phase == "refused" or (state.phase == "idle" and not state.waits and state.log == parameters.commits)
+            state.phase == "refused" or (is_idle(state) and not state.waits and state.log == parameters.commits)
         ),
         possible="for a store that is refused, or where all is written",
     ),
     Frame("Submit", {"waits": True}, when=_may_submit, possible="while nothing waits, up to Commits"),
     Frame(
         "FailFlush",
-        {"phase": "idle", "faults": +1},
+        {"phase": "failed", "faults": +1},
         when=_may_fail("written"),
         possible="for a commit that was written, up to Faults",
     ),
@@ -262,9 +270,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "RefuseWrites",
-        {"waits": False, "faults": +1, "log": None},
-        lambda _before, after, _: after.log == _COMMIT,
-        "it has this many commits",
+        {"phase": None, "waits": False, "faults": +1, "log": None},
+        _refuses,
+        "it has this many commits; idle, if these are those that the journal knows",
         when=_may_refuse,
         possible="where something waits, for as many commits as the journal knows, or the log has, up to Faults",
     ),
@@ -289,7 +297,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"phase": "written", "waits": False, "log": None},
         lambda before, after, _: after.log == last(before.slots) + 1,
         "it has one commit more than the journal knows",
-        when=lambda state, _: state.phase == "idle" and state.waits,
+        when=lambda state, _: is_idle(state) and state.waits,
         possible="where something waits",
     ),
     Frame(
@@ -374,7 +382,7 @@ def _has_told_all(state: State, parameters: Parameters, *, more: int) -> bool:
     """Where it can do nothing more, nothing waits, and all that the journal knows was confirmed, and is flushed."""
     if SYSTEM.can_move(state, parameters):
         return True
-    if state.phase != "idle":
+    if not is_idle(state):
         return state.phase == "stopped" or state.phase == "refused"
     return not state.waits and state.confirmed == last(state.slots_kept) == state.kept + more
 
@@ -392,7 +400,7 @@ def _chances(state: State, parameters: Parameters) -> int:
 
 def _left(state: State, parameters: Parameters) -> int:
     """Steps that are left if nothing fails, and nothing is taken away."""
-    done = state.confirmed if state.phase == "idle" else state.log
+    done = state.confirmed if is_idle(state) else state.log
     behind = {"sure": 1, "noted": 2, "flushed": 3, "written": 4, "opening": 4, "down": 5}
     steps = sum(number * (state.phase == phase) for phase, number in behind.items())
     return 6 * (parameters.commits - done) + 1 * (not state.waits) + steps
@@ -478,6 +486,12 @@ def theorems() -> tuple[Theorem, ...]:
                 _with("NeverRefused", losses=-1),
                 "also if something was",
             ),
+        ),
+        _CHAPTER.theorem(
+            "refused-is-gone",
+            "RefusedIsGone",
+            "What was refused on a full disk is not there; of a commit whose flush failed only opening tells.",
+            follows("in every state", SYSTEM.invariants["RefusedIsGone"], _with("RefusedIsGone", log=1), "one more"),
         ),
         _CHAPTER.theorem(
             "noted-is-kept",

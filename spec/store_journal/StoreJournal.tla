@@ -34,7 +34,8 @@ CONSTANTS
 ASSUME Assumption == {Commits, Faults, Losses} \subseteq Nat
 
 VARIABLES
-    phase,        \* of the writer: what it has done of a commit, or "down", "opening", "stopped", "refused"
+    phase,        \* of the writer: what it has done of a commit, or "down", "opening", "stopped", "refused";
+                  \* "failed" is idle, and the log may have a commit whose flush failed
     waits,        \* does something wait to be written?
     log,          \* commits in the database and its log, as a program sees them that opens it
     kept,         \* ... that a power failure leaves
@@ -72,6 +73,8 @@ Opens == Last(slots) # Damaged /\ (log = Last(slots) + 1 \/ (log = Last(slots) /
 
 IsUp == phase \notin {"down", "refused"}
 
+IsIdle == phase \in {"idle", "failed"}
+
 Fails == faults < Faults /\ faults' = faults + 1
 
 Loses == losses < Losses /\ losses' = losses + 1
@@ -80,14 +83,14 @@ Loses == losses < Losses /\ losses' = losses + 1
 
 \* A write waits; the next commit has it.
 Submit ==
-    /\ phase \in {"idle", "written", "flushed", "noted", "sure"} /\ ~waits /\ log < Commits
+    /\ phase \in {"idle", "failed", "written", "flushed", "noted", "sure"} /\ ~waits /\ log < Commits
     /\ waits' = TRUE
     /\ UNCHANGED <<phase, disk, confirmed, faults, losses>>
 
 \* The disk fails to flush the log: the senders are told so, and only opening the store tells whether it has the commit.
 FailFlush ==
     /\ phase = "written" /\ Fails
-    /\ phase' = "idle"
+    /\ phase' = "failed"
     /\ UNCHANGED <<waits, disk, confirmed, losses>>
 
 \* The journal cannot be written: nothing is confirmed any more, whatever the database has.
@@ -98,9 +101,9 @@ FailJournal ==
 
 \* The exchange ends when nothing waits, or because of the journal; a commit whose flush failed is not there any more.
 StopStore ==
-    /\ phase = "stopped" \/ (phase = "idle" /\ ~waits)
+    /\ phase = "stopped" \/ (IsIdle /\ ~waits)
     /\ phase' = "down"
-    /\ log' = IF phase = "idle" THEN Last(slots) ELSE log
+    /\ log' = IF IsIdle THEN Last(slots) ELSE log
     /\ UNCHANGED <<waits, kept, slots, slotsKept, confirmed, faults, losses>>
 
 \* Its process is killed: the kernel still has what it has written.
@@ -111,11 +114,12 @@ KillStore ==
 
 \* The disk is full: nothing of what waits is there, and perhaps no commit any more whose flush failed before.
 RefuseWrites(commit) ==
-    /\ phase = "idle" /\ waits /\ Fails
+    /\ IsIdle /\ waits /\ Fails
     /\ commit \in Last(slots) .. log
+    /\ phase' = IF commit = Last(slots) THEN "idle" ELSE phase
     /\ waits' = FALSE
     /\ log' = commit
-    /\ UNCHANGED <<phase, kept, slots, slotsKept, confirmed, losses>>
+    /\ UNCHANGED <<kept, slots, slotsKept, confirmed, losses>>
 
 \* The machine dies: the log has some of what was not flushed; of a slot, 0: the old record, 1: the new one, 2: neither.
 FailPower(commit, slot) ==
@@ -145,12 +149,12 @@ DamageJournal ==
 
 \* The store is refused, or all is written.
 Done ==
-    /\ phase = "refused" \/ (phase = "idle" /\ ~waits /\ log = Commits)
+    /\ phase = "refused" \/ (IsIdle /\ ~waits /\ log = Commits)
     /\ UNCHANGED vars
 
 \* All that waits is one commit, which counts itself: behind the last one that was flushed.
 WriteCommit ==
-    /\ phase = "idle" /\ waits
+    /\ IsIdle /\ waits
     /\ phase' = "written" /\ waits' = FALSE
     /\ log' = Last(slots) + 1
     /\ UNCHANGED <<kept, slots, slotsKept, confirmed, faults, losses>>
@@ -218,7 +222,7 @@ Spec == Init /\ [][Next]_vars
 -----------------------------------------------------------------------------
 
 TypeOK ==
-    /\ phase \in {"idle", "written", "flushed", "noted", "sure", "stopped", "down", "opening", "refused"}
+    /\ phase \in {"idle", "failed", "written", "flushed", "noted", "sure", "stopped", "down", "opening", "refused"}
     /\ waits \in BOOLEAN
     /\ {log, confirmed} \subseteq 0 .. Commits /\ kept \in 0 .. log
     /\ {slots.even, slots.odd, slotsKept.even, slotsKept.odd} \subseteq Damaged .. Commits
@@ -232,6 +236,9 @@ LossNoticed == IsUp => confirmed <= log
 
 \* If nobody takes anything away, the store opens.
 NeverRefused == losses = 0 => phase # "refused"
+
+\* What was refused is not there, but for a commit whose flush failed: of that only opening tells.
+RefusedIsGone == phase = "idle" => log = Last(slots)
 
 \* The journal knows of no commit that a power failure may take.
 NotedIsKept == losses = 0 => Last(slots) <= kept

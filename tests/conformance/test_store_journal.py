@@ -242,11 +242,11 @@ class DrivenStore:
     # Actions.
 
     def done(self) -> None:
-        is_over = self._is_in("idle") and not self._waits and self._found().log == self.parameters.commits
+        is_over = self._is_in("idle", "failed") and not self._waits and self._found().log == self.parameters.commits
         require(is_over or self._is_in("refused"))
 
     def submit(self) -> None:
-        require(self._is_in("idle", "written", "flushed", "noted", "sure") and not self._waits)
+        require(self._is_in("idle", "failed", "written", "flushed", "noted", "sure") and not self._waits)
         require(self._found().log < self.parameters.commits)
         if self.database is None:
             self.is_early = True
@@ -259,7 +259,7 @@ class DrivenStore:
         self.disk.faults.failing_flushes = 1.0
         self._are_refused()
         self.disk.faults.failing_flushes = 0.0
-        self.phase = "idle"
+        self.phase = "failed"
 
     def fail_journal(self) -> None:
         require(self._is_in("flushed", "noted"))
@@ -276,7 +276,7 @@ class DrivenStore:
         self.phase, self.is_early = "stopped", False
 
     def stop_store(self) -> None:
-        require(self._is_in("stopped") or (self._is_in("idle") and not self._waits))
+        require(self._is_in("stopped") or (self._is_in("idle", "failed") and not self._waits))
         if self.database is not None:
             self.database.close()
         self._end(dies=False)
@@ -288,7 +288,7 @@ class DrivenStore:
 
     def refuse_writes(self, commit: int) -> None:
         found = self._found()
-        require(self._is_in("idle") and self._waits and max(found.slots) <= commit <= found.log)
+        require(self._is_in("idle", "failed") and self._waits and max(found.slots) <= commit <= found.log)
         self._fail()
         # On a full disk the log is folded back, and with it goes what a failed flush has left; not on a read-only one.
         self.disk.faults.is_read_only = commit > max(found.slots)
@@ -296,6 +296,8 @@ class DrivenStore:
         self._write()
         self._are_refused()
         self.disk.has_room, self.disk.faults.is_read_only = True, False
+        if commit == max(found.slots):
+            self.phase = "idle"
 
     def fail_power(self, commit: int, slot: int) -> None:
         found, kept = self._found(), self._found(flushed=True)
@@ -329,7 +331,7 @@ class DrivenStore:
         self.disk.leave(self._name(JOURNAL_NAME), _damaged(journal, is_even=slots.even > slots.odd))
 
     def write_commit(self) -> None:
-        require(self._is_in("idle") and self._waits)
+        require(self._is_in("idle", "failed") and self._waits)
         self._write()
         self._go_on_to("written")
         self.phase = "written"

@@ -26,6 +26,11 @@ def refusals_are_confirmed(state: State, parameters: Parameters, commit: int) ->
     return SYSTEM.perform("RefuseWrites", state, parameters, commit)._replace(confirmed=last(state.slots) + 1)
 
 
+def what_was_refused_is_there(state: State, parameters: Parameters, commit: int) -> State:
+    """Its senders send it once more, and it is there twice."""
+    return SYSTEM.perform("RefuseWrites", state, parameters, commit)._replace(log=last(state.slots) + 1)
+
+
 def confirmed_before_the_commit(state: State, parameters: Parameters) -> State:
     """An acknowledgement before the flush is a promise that a power failure breaks."""
     after = SYSTEM.perform("WriteCommit", state, parameters)
@@ -93,6 +98,7 @@ MISTAKES = (
     Mistake("FailFlush", a_commit_whose_flush_failed_counts_as_flushed, "Durable", FAILING, at_once="Phase"),
     Mistake("FailJournal", goes_on_after_its_journal_has_failed, "LossNoticed", LOSING, at_once="Phase"),
     Mistake("RefuseWrites", refusals_are_confirmed, "Durable", FAILING, at_once="Confirmed"),
+    Mistake("RefuseWrites", what_was_refused_is_there, "RefusedIsGone", FAILING, at_once="Phase"),
     Mistake("WriteCommit", confirmed_before_the_commit, "Durable", FAILING, at_once="Confirmed"),
     Mistake("WriteCommit", a_commit_is_counted_behind_one_whose_flush_failed, "NeverRefused", FAILING, at_once="Phase"),
     Mistake("FlushCommit", a_commit_is_not_flushed, "Durable", FAILING, at_once="Phase"),
