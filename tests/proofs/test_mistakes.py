@@ -55,7 +55,7 @@ from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 from permitflow_proofs.permit_channel.arbitrary import INVARIANT as CHANNEL_INVARIANT
 from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.refinement import CHUNKS, SEEN
-from tests.support.mistaken import is_kept, run_into, system_with, with_mistake
+from tests.support.mistaken import run_into, system_with, verdict_on, with_mistake
 
 REFINED = "BoundedQueue"
 """Stands for the clause that a step is a step of the queue, or none."""
@@ -140,7 +140,7 @@ def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: st
         assert decide(lambda: CHUNKS.view.implements(wrong, mistake.action)).outcome == "refuted"
     elif protocol not in UNPROVED and (clause := mistake.at_once or mistake.breaks) not in PROVED_OTHERWISE:
         clauses, subject = next(proof for proof in PROOFS[protocol] if clause in proof.clauses)
-        assert not is_kept(clauses[clause], with_mistake(mistake, subject), mistake.action)
+        assert verdict_on(clauses[clause], with_mistake(mistake, subject), mistake.action) == "refuted"
     if mistake.parameters is not None:
         system = system_with(protocol)
         assert run_into(system, mistake)

@@ -25,14 +25,14 @@ def with_mistake(mistake: Mistake, subject: Subject[S, P]) -> Subject[S, P]:
     return replace(subject, system=mistaken(subject.system, mistake))
 
 
-def is_kept(clause: Clause[S, P], subject: Subject[S, P], action: str) -> bool:
-    """Is it proved that the action keeps the clause?"""
+def verdict_on(clause: Clause[S, P], subject: Subject[S, P], action: str) -> str:
+    """Is it proved that the action keeps the clause, or refuted?"""
     (obligation,) = (
         one
         for one in subject.induction(clause, lambda state, _parameters: state, "no fault")
         if one.name == f"kept by {action}"
     )
-    return decide(obligation.claim).outcome == "proved"
+    return decide(obligation.claim).outcome
 
 
 def system_with(protocol: str) -> System[Any, Any]:
