@@ -1,6 +1,7 @@
 """Pauses between attempts to reach what is away, the same for everyone who dials again.
 
 Each is of random length ("full jitter") below a bound that doubles, so that not all who wait come at the same moment.
+gRPC, which waits for an exchange that is not there yet by itself, is told the first and the longest bound.
 """
 
 from collections.abc import Iterator

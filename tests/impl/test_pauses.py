@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import islice, pairwise
 from random import Random
+from time import monotonic
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +14,7 @@ from permitflow import pauses
 from permitflow.carriers import dialling
 from permitflow.carriers.calling import reached_again
 from permitflow.carriers.dialling import Dialling
+from permitflow.client import get
 from permitflow.client.finding import Timing, wherever
 from permitflow.errors import PeerGoneError
 from permitflow.mute import sockets
@@ -45,6 +48,15 @@ def test_pauses_are_drawn_from_0_to_a_bound_that_doubles(monkeypatch: pytest.Mon
 
 def test_two_who_wait_do_not_come_together() -> None:
     assert [*islice(pauses.pauses(), 9)] != [*islice(pauses.pauses(), 9)]
+
+
+def test_simulated_time_ends_with_the_pauses_that_it_began_with() -> None:
+    async def draw() -> list[float]:
+        return [*islice(pauses.pauses(), 9)]
+
+    before = pauses.dice
+    assert in_simulated_time(draw()) == in_simulated_time(draw())
+    assert pauses.dice is before
 
 
 # Who dials again.
@@ -112,10 +124,7 @@ def _everybody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_everybody_answers")
 @pytest.mark.parametrize("dials", DIALLERS, ids=lambda dials: dials.__name__)
-def test_everyone_who_dials_again_makes_these_pauses(
-    dials: Callable[[Attempt], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pauses, "dice", Highest())
+def test_everyone_who_dials_again_makes_these_pauses(dials: Callable[[Attempt], Awaitable[None]]) -> None:
     times = list[float]()
 
     def attempt() -> None:
@@ -124,7 +133,7 @@ def test_everyone_who_dials_again_makes_these_pauses(
             raise Over
 
     async def run() -> None:
-        with pytest.raises(Over):
+        with patch.object(pauses, "dice", Highest()), pytest.raises(Over):
             await dials(attempt)
 
     in_simulated_time(run())
@@ -143,3 +152,25 @@ async def test_a_link_that_lasted_is_soon_dialled_again() -> None:
         assert not lost_at or loop.time() - lost_at[-1] <= pauses.FIRST_SECONDS
         await asyncio.sleep(2 * pauses.LONGEST_SECONDS)
         lost_at.append(loop.time())
+
+
+async def test_grpc_which_dials_by_itself_pauses_no_longer() -> None:
+    came = list[float]()
+    over = asyncio.Event()
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(monotonic())
+        writer.close()
+        if len(came) == ATTEMPTS:
+            over.set()
+
+    async def dial(port: int) -> None:
+        async with get(f"127.0.0.1:{port}", "channel", connect_timeout_seconds=60):
+            pass
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        dialling_on = asyncio.create_task(dial(server.sockets[0].getsockname()[1]))
+        await over.wait()
+        dialling_on.cancel()
+        await asyncio.wait([dialling_on])
+    assert max(later - earlier for earlier, later in pairwise(came)) < 4 * pauses.LONGEST_SECONDS

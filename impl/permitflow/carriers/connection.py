@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.errors import ForkedError
+from permitflow.pauses import FIRST_SECONDS, LONGEST_SECONDS
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.control_codec import MOST_REPLY_BYTES
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -75,6 +76,9 @@ def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
         ("grpc.use_local_subchannel_pool", 1),
         # An exchange is in the same cluster; a proxy for the internet cannot reach it.
         ("grpc.enable_http_proxy", 0),
+        # While an exchange is not there yet, gRPC dials again by itself: by default after up to two minutes.
+        ("grpc.initial_reconnect_backoff_ms", int(1_000 * FIRST_SECONDS)),
+        ("grpc.max_reconnect_backoff_ms", int(1_000 * LONGEST_SECONDS)),
         # Our code judges errors: gRPC must not repeat a broken stream by itself.
         ("grpc.enable_retries", 0),
     )
