@@ -4,12 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from random import Random
 from types import MappingProxyType
 from typing import Self
-from unittest.mock import patch
 
-from permitflow import pauses
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.reaching import Destination
@@ -200,7 +197,7 @@ class Network:
     @contextmanager
     def dialled(self) -> Iterator[None]:
         """Clients that are opened in the block dial here."""
-        with dialling_with(self._calling), patch.object(pauses, "dice", Random(0)):
+        with dialling_with(self._calling):
             yield
 
     @asynccontextmanager

@@ -1,10 +1,17 @@
-"""An event loop whose clock jumps to the next timer when nothing else is to do: no test waits, and times are exact."""
+"""An event loop whose clock jumps to the next timer when nothing else is to do: no test waits, and times are exact.
+
+Pauses before dialling again are the same in each run.
+"""
 
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from random import Random
 from typing import Any, ParamSpec, TypeVar
+from unittest.mock import patch
+
+from permitflow import pauses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +56,7 @@ class Clock:
 
 def in_simulated_time(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; its loop's clock begins at 0."""
-    with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
+    with patch.object(pauses, "dice", Random(0)), asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
         return runner.run(work)
 
 
