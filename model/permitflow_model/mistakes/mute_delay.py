@@ -15,6 +15,12 @@ def told_without_a_signal(state: DelayState, parameters: DelayParameters, name: 
     return after._replace(sources=after.sources.map(lambda source: source._replace(ahead=0)))
 
 
+def a_full_queue_does_not_mute(state: DelayState, parameters: DelayParameters, name: int) -> DelayState:
+    after: DelayState = DELAY.perform("Deliver", state, parameters, name)
+    sources = state.sources.put(name, state.sources.get(name)._replace(wire=after.sources.get(name).wire))
+    return after._replace(sources=sources, mutes=state.mutes)
+
+
 def sends_while_late(state: DelayState, parameters: DelayParameters, name: int) -> DelayState:
     source = state.sources.get(name)
     on_time = state._replace(sources=state.sources.put(name, source._replace(late=False)))
@@ -35,6 +41,7 @@ def a_loss_costs_nothing(state: DelayState, parameters: DelayParameters, name: i
 
 MISTAKES = (
     Mistake("Deliver", told_without_a_signal, "NewestObeyed", NEAR),
+    Mistake("Deliver", a_full_queue_does_not_mute, "Marks", NEAR),
     Mistake("Send", sends_while_late, "InTime", NEAR),
     Mistake("LoseSignal", a_loss_costs_nothing, "Coming", NEAR),
 )

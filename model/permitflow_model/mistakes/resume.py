@@ -12,6 +12,11 @@ RECEIVER_DIALS = Parameters(window=1, every=1, total=2, connections=3, sender_di
 TOGETHER = Parameters(window=2, every=2, total=3, connections=2, sender_dials=True)
 
 
+def sends_a_message_more_than_it_has_permits(state: State, parameters: Parameters) -> State:
+    after = SYSTEM.perform("Send", state._replace(returned=state.returned + 1), parameters)
+    return after._replace(returned=state.returned)
+
+
 def still_hears_the_older_connection(state: State, parameters: Parameters) -> State:
     return SYSTEM.perform("Accept", state, parameters)._replace(data=state.data)
 
@@ -79,6 +84,7 @@ def writes_nothing_again(state: State, parameters: Parameters) -> State:
 
 
 MISTAKES = (
+    Mistake("Send", sends_a_message_more_than_it_has_permits, "Bounded", SENDER_DIALS, at_once="PermitsInLine"),
     Mistake("HearAnswer", does_not_ask_for_the_position, "NothingLost", SENDER_DIALS),
     Mistake("Accept", still_hears_the_older_connection, "NothingLost", SENDER_DIALS),
     Mistake("Acknowledge", acknowledges_what_is_not_delivered, "NothingInvented", TOGETHER),
