@@ -39,8 +39,8 @@ MISTAKES = [
     (flow, rule, Mistake(str(wrong), rule.mistakes[0].agreed, (), {wrong.action: wrong.perform}))
     for flow, table in (("demand", demand), ("permits", permit_channel))
     for wrong in table.MISTAKES
-    for rule in rulebook_of(flow).probed_rules
-    if rule.id == wrong.rule
+    if wrong.rule
+    for rule in [next(rule for rule in rulebook_of(flow).probed_rules if rule.id == wrong.rule)]
 ]
 """The kit's own, and those of the models that break one of its rules."""
 
