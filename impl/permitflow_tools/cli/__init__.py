@@ -6,7 +6,7 @@ import sys
 
 from permitflow_tools.cli.interrupts import Interrupts
 
-__all__ = ["main"]
+__all__ = ["main", "open_what_was_closed"]
 
 # Without this, gRPC prints messages of its own beside ours; it reads the variable when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -17,7 +17,7 @@ _UNUSABLE = 2  # as in ``permitflow_tools.cli.outcomes``, which is not loaded ye
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
-    _open_what_was_closed()
+    open_what_was_closed()
     interrupts = Interrupts()
     try:
         interrupts.watch()
@@ -54,7 +54,7 @@ def _run() -> None:
         sys.stdout.flush()
 
 
-def _open_what_was_closed() -> None:
+def open_what_was_closed() -> None:
     """Give streams to a process that was started without them, as by ``>&-`` or some services."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # until the end

@@ -29,6 +29,7 @@ from permitflow.exchange.serving import carry_out, traffic_through
 from permitflow.metrics import ExchangeFigures
 from permitflow.stream.control import AddStream, ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
+from permitflow_tools.cli import open_what_was_closed
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.serving import all_descriptors
 from permitflow_tools.cli.unblocked import dropped_in_words, unblocked_output
@@ -230,6 +231,7 @@ async def _main(descriptor: int) -> None:
 
 def main(descriptor: int) -> None:
     """Serve what the process at the other end of this socket says."""
+    open_what_was_closed()
     # The first process hears the signals, and tells the others what to do: a supervisor may signal all of them at once.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -81,6 +81,8 @@ _LEAST_HANGING_SECONDS = 60.0
 _MOST_STARTS = 5
 _STARTS_SECONDS = 60.0
 _BETWEEN_STARTS_SECONDS = 1.0
+# What was refused, such as a port that is in use, goes away once somebody has done something.
+_BETWEEN_REFUSALS_SECONDS = 5.0
 _LONGEST_ANSWER_OF_HANGING_SECONDS = 1.0
 # What is drained, and told to stop, has only to leave.
 _LONGEST_EXIT_SECONDS = 5.0
@@ -587,16 +589,24 @@ class Processes:
             _begin(self._start_again(lost, end), self._starting, f"starting {lost.who} again")
 
     async def _start_again(self, lost: _Process, end: str) -> None:
-        """Start another process in the place of one that has ended, until it serves the same channels."""
+        """Start another process in the place of one that has ended, until it serves the same channels.
+
+        A refusal is not counted: all of the exchange would be refused, too, and the other channels keep their rows.
+        """
         share = lost.again(end, await self._port)
-        while self._may_start():
+        may_start = self._may_start()
+        while may_start:
             process = self._process(lost.number, share)
             try:
                 await process.begin()
             except Exception as error:
                 _log.warning("%s cannot be started again: %s", lost.who, error)
                 await process.leave()
-                await asyncio.sleep(_BETWEEN_STARTS_SECONDS)
+                if isinstance(error, PeerGoneError):  # it has died
+                    await asyncio.sleep(_BETWEEN_STARTS_SECONDS)
+                    may_start = self._may_start()
+                else:
+                    await asyncio.sleep(_BETWEEN_REFUSALS_SECONDS)
                 continue
             except BaseException:
                 await process.leave()

@@ -23,6 +23,7 @@ from permitflow.stream.frames import EndOutcome
 from permitflow_tools.cli import processes
 from permitflow_tools.cli.processes import Processes
 from tests.permitflow_tools.cli.test_serve import ROWS_OF_CHUNK, move
+from tests.support.turns import until
 
 pytestmark = pytest.mark.long
 
@@ -197,13 +198,26 @@ async def test_a_process_that_hangs_for_long_is_started_again(monkeypatch: pytes
         assert await exchange.told.get() == "1 again"
 
 
-async def test_a_process_that_cannot_begin_is_tried_again(
+async def test_an_exchange_whose_processes_die_at_their_start_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(processes, "_BETWEEN_STARTS_SECONDS", 0.0)
     async with running() as exchange:
-        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        monkeypatch.setattr(sys, "executable", "/bin/false")
         exchange.signal(1, signal.SIGKILL)
         await exchange.told.get()
         assert "times within" in await exchange.told.get()
     assert caplog.text.count("cannot be started again") == 5
+
+
+async def test_a_process_whose_start_is_refused_is_tried_until_it_serves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "_BETWEEN_REFUSALS_SECONDS", 0.0)
+    async with running() as exchange:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(sys, "executable", "/nowhere/python")
+            exchange.signal(1, signal.SIGKILL)
+            await exchange.told.get()
+            await until(lambda: caplog.text.count("cannot be started again") > 5)
+        assert await exchange.told.get() == "1 again"

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +58,15 @@ def door() -> Iterator[str]:
 
 def children_of(process: "subprocess.Popen[str]") -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def test_a_process_begins_without_standard_error() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        program = f"from permitflow_tools.cli.one_process import main; main({theirs.fileno()})"
+        command = ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, program]
+        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),))
+    assert process.wait(timeout=60) == 0  # the first one has hung up
 
 
 async def ready(door: str, *, is_ready: bool) -> None:
