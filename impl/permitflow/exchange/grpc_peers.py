@@ -73,8 +73,8 @@ class _Calls:
         self.excesses = 0
         self._measured_at, self._noise_bytes = now, 0
         """What has come that is no message, nor may be of one that is coming, nor was left unread by a stream."""
-        self._taken_bytes = 0
-        """What the peer had taken then of what the exchange sends."""
+        self._taken_bytes = self._told_bytes = 0
+        """What the peer had taken then of what the exchange sends, and what had come of messages."""
         self._quiet_bytes = 0
         """What has come that is no message, and does not count: slowly enough, or left unread by streams."""
         self._over_bytes = 0
@@ -111,7 +111,8 @@ class _Calls:
 
         There is less if a message has been handed over since.
         """
-        rest_bytes = max(0, traffic.received_bytes - self.messages_bytes - _OF_CONNECTION_BYTES)
+        self._told_bytes = self.messages_bytes
+        rest_bytes = max(0, traffic.received_bytes - self._told_bytes - _OF_CONNECTION_BYTES)
         taken_bytes = traffic.acknowledged_bytes - self._taken_bytes
         most_bytes = int((now - self._measured_at) * _QUIET_BYTES_PER_SECOND) + taken_bytes // _OF_SENT
         self._quiet_bytes = min(rest_bytes, self._quiet_bytes + most_bytes)
@@ -131,8 +132,9 @@ class _Calls:
         self.arriving = {call: before_bytes + unread_bytes for call, before_bytes in self.arriving.items()}
 
     def follow_on(self) -> None:
-        """They may be of another connection from now on, of the same name."""
-        self._noise_bytes = self._taken_bytes = 0
+        """They may be of another connection, of the same name, from now on, or since the last measure."""
+        self._over_bytes -= self._told_bytes
+        self._noise_bytes = self._taken_bytes = self._told_bytes = 0
 
     def begin(self, call: Call, is_stream: bool) -> None:
         """It has said what it wants."""
@@ -355,7 +357,7 @@ class GrpcPeers:
         self._end_handshake(name)
         if (calls := self._calls.get(name)) is not None:
             calls.follow_on()
-            if calls.are_over and not is_here:
+            if calls.are_over and not (is_here and calls.messages_bytes):
                 del self._calls[name]  # else some may be of the next one of this name
         if (hold := self._holds.pop(name, None)) is not None:
             hold.close()

@@ -609,7 +609,8 @@ class Again(OneConnection):
 
     def look(self) -> tuple[list[Name], list[Name]]:
         come, gone = super().look()
-        return ([*self._others, PEER], [PEER]) if self.is_again else (come, gone)
+        is_again, self.is_again = self.is_again, False
+        return ([*self._others, PEER], [PEER]) if is_again else (come, gone)
 
 
 @pytest.mark.usefixtures("often")
@@ -620,7 +621,6 @@ async def test_calls_of_a_name_that_has_come_again_are_counted() -> None:
             begin()
             connections.is_again = True
             await measured(connections)
-            connections.is_again = False
             stream.received_bytes = connections.came_bytes = 1 << 30
             await measured(connections)
             assert not connections.is_hung_up
@@ -645,11 +645,41 @@ async def test_noise_is_not_forgiven_to_who_dials_again_from_its_port() -> None:
         for _ in range(2):
             with peers.call(CALLER, Call(), is_stream=False) as begin:
                 begin()
-                connections.is_again, connections.came_bytes = False, MOST_REQUEST_BYTES + BURST_BYTES
+                connections.came_bytes = MOST_REQUEST_BYTES + BURST_BYTES
                 await measured(connections)
                 connections.is_again, connections.came_bytes = True, 0
                 await measured(connections)
         assert connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_messages_of_the_former_connection_excuse_no_noise(is_open: bool) -> None:
+    connections, stream = Again(), Call()
+    async with looked_at(connections) as peers:
+        with ExitStack() as stack:
+            stack.enter_context(peers.call(CALLER, stream))()
+            stream.received_bytes = connections.came_bytes = 1 << 30
+            await measured(connections)
+            if not is_open:
+                stack.close()
+            connections.is_again, connections.came_bytes = True, 0
+            await measured(connections)
+            connections.came_bytes = OF_STREAM_BYTES + 2 * BURST_BYTES
+            await until(lambda: connections.is_hung_up)
+
+
+@pytest.mark.usefixtures("often")
+async def test_who_comes_again_without_a_call_is_held_to_a_handshake() -> None:
+    connections = Again()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call()) as begin:
+            begin()
+            await measured(connections)
+        connections.is_again = True
+        await measured(connections)
+        connections.came_bytes = 2 * FRAMES_BYTES
+        await until(lambda: connections.is_hung_up)
 
 
 @pytest.mark.usefixtures("often")
