@@ -21,12 +21,13 @@ _LONGEST_REST_SECONDS = 2.0
 class _Unblocked:
     """Takes the place of a stream with a descriptor: all of ``TextIO`` that is used for output."""
 
-    def __init__(self, stream: TextIO, dropped: Callable[[int], str]) -> None:
+    def __init__(self, stream: TextIO, dropped: Callable[[int], str], *, tells_errors: bool) -> None:
         self.encoding, self.errors, self.isatty = stream.encoding, stream.errors, stream.isatty
         self._descriptor, self._dropped = stream.fileno(), dropped
         self._waiting = deque[str]()
         self._characters = self._dropped_lines = 0
         self._is_writing = self._is_over = False
+        self._tells_errors = tells_errors
         self._error: OSError | None = None
         self._changed = Condition()
         Thread(target=self._write_all, name=f"writing to {stream.name}", daemon=True).start()
@@ -65,7 +66,7 @@ class _Unblocked:
 
     def _complain(self) -> None:
         error, self._error = self._error, None
-        if error is not None:
+        if error is not None and self._tells_errors:
             raise error
 
     def end(self) -> None:
@@ -78,20 +79,25 @@ class _Unblocked:
             )
 
     def _write_all(self) -> None:
-        while (text := self._next()) is not None:
-            rest = memoryview(text.encode(self.encoding, "backslashreplace"))
+        lost_lines = 0
+        while (found := self._next()) is not None:
+            text, lines = found
+            missing = self._dropped(lost_lines) if lost_lines else ""
+            rest = memoryview((missing + text).encode(self.encoding, "backslashreplace"))
             try:
                 while rest:
                     try:
                         rest = rest[os.write(self._descriptor, rest) :]
                     except BlockingIOError:
                         select.select((), (self._descriptor,), ())
+                lost_lines = 0
             except OSError as error:
+                lost_lines += lines
                 with self._changed:
                     self._error = error
 
-    def _next(self) -> str | None:
-        """What is to be written next; None: nothing any more."""
+    def _next(self) -> tuple[str, int] | None:
+        """What is to be written next, and how many lines are missing without it; None: nothing any more."""
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()
@@ -99,25 +105,30 @@ class _Unblocked:
             if self._waiting:
                 text = self._waiting.popleft()
                 self._characters -= len(text)
+                lines = text.count("\n")
             elif self._dropped_lines:
-                text, self._dropped_lines = self._dropped(self._dropped_lines), 0
+                lines, self._dropped_lines = self._dropped_lines, 0
+                text = self._dropped(lines)
             else:
                 return None
             self._is_writing = True
-            return text
+            return text, lines
 
 
 @contextmanager
 def unblocked_output(dropped: Callable[[int], str]) -> Iterator[None]:
     """Let standard output and standard error wait for nobody while the block runs.
 
+    An error of standard output is told by a later write.  One of standard error is not, because whoever logs could
+    only say so there: it goes on once there is room.
+
     Args:
         dropped: the line about so many that are missing on standard output, for who reads it again.
     """
     former, made = (sys.stdout, sys.stderr), list[_Unblocked]()
     try:
-        sys.stdout = _unblocked(sys.stdout, dropped, made)
-        sys.stderr = _unblocked(sys.stderr, dropped_in_words, made)
+        sys.stdout = _unblocked(sys.stdout, dropped, made, tells_errors=True)
+        sys.stderr = _unblocked(sys.stderr, dropped_in_words, made, tells_errors=False)
         yield
     finally:
         sys.stdout, sys.stderr = former
@@ -125,16 +136,16 @@ def unblocked_output(dropped: Callable[[int], str]) -> Iterator[None]:
             each.end()
 
 
-def _unblocked(stream: TextIO, dropped: Callable[[int], str], made: list[_Unblocked]) -> TextIO:
+def _unblocked(stream: TextIO, dropped: Callable[[int], str], made: list[_Unblocked], *, tells_errors: bool) -> TextIO:
     try:
         stream.flush()
         stream.fileno()
     except (OSError, ValueError):  # it is gone, or in memory
         return stream
-    made.append(new := _Unblocked(stream, dropped))
+    made.append(new := _Unblocked(stream, dropped, tells_errors=tells_errors))
     return cast(TextIO, new)
 
 
 def dropped_in_words(lines: int) -> str:
     """The line about so many that are missing."""
-    return f"{lines:,} lines are missing here: nobody has read this output for a while\n"
+    return f"{lines:,} lines are missing here: this output could not be written for a while\n"

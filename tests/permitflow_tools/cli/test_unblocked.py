@@ -1,12 +1,14 @@
 """Output whose reader stands still: nobody waits for it, and what is missing is told."""
 
+import errno
 import fcntl
 import os
 import sys
 import termios
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 import typer
@@ -37,6 +39,13 @@ def piped() -> Iterator[int]:
     fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     with open(theirs, "w") as output, redirect_stdout(output):
         yield ours
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Standard error is a file."""
+    with open(path, "w") as log, redirect_stderr(log):
+        yield
 
 
 async def test_lines_that_nobody_reads_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +86,21 @@ async def test_a_reader_that_has_gone_is_told_by_a_later_write() -> None:
             sys.stdout.write("in vain")
             with pytest.raises(BrokenPipeError):
                 await until(lambda: sys.stdout.flush() is not None)
+
+
+async def test_a_log_on_a_full_disk_goes_on_once_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tried: list[bytes] = []
+
+    def full(_: int, data: memoryview) -> int:
+        tried.append(bytes(data))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with logging_to(tmp_path / "log"), unblocked_output(dropped_in_words):
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "write", full)
+            sys.stderr.write("lost\n")
+            await until(lambda: len(tried) == 1)
+            sys.stderr.write("lost\n")
+            await until(lambda: len(tried) == 2)
+        sys.stderr.write("later\n")
+    assert (tmp_path / "log").read_text() == dropped_in_words(2) + "later\n"
