@@ -292,6 +292,33 @@ def test_a_member_in_focus_is_chosen_for_one_use(use: Callable[[SymbolicFamily[F
         assert proved(partial(claim, 2))
 
 
+def first_waits_not(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
+    assume(not flags.get(0).waits)
+    return flags
+
+
+def first_is_another(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
+    return flags.put(0, Flags(waits=False, is_full=False))
+
+
+def first_is_seen_beside_a_witness(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
+    merged(lambda: flags.with_some(is_full).get(0).waits)
+    return flags
+
+
+@pytest.mark.parametrize("narrow", [first_waits_not, first_is_another, first_is_seen_beside_a_witness])
+def test_who_is_first_is_chosen_before_it_is_looked_at(
+    narrow: Callable[[SymbolicFamily[Flags]], SymbolicFamily[Flags]],
+) -> None:
+    def claim() -> bool:
+        flags = narrow(any_flags())
+        flags.choose(waits)
+        return not some(flags, waits)
+
+    with pytest.raises(TypeError, match="chosen after it was looked up or changed"):
+        decide(claim)
+
+
 def test_a_question_within_a_merge_is_a_use_on_each_path() -> None:
     def claim() -> bool:
         flags = any_flags()

@@ -12,7 +12,7 @@ import z3
 from permitflow_model import demand, feedback_loop, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import System
+from permitflow_model.kernel.system import System, require
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
 from permitflow_proofs import catalogue
@@ -224,6 +224,74 @@ def test_what_all_paths_leave_out_is_told_if_one_has_decided_it() -> None:
         limit(parameters.size >= 3)
 
     assert facts(decided) == ("size >= 3",)
+
+
+def by_a_limit_after_a_decision() -> None:
+    are_five = five_places() >= 0
+    bool(are_five)
+    limit(are_five)
+
+
+def by_a_limit_in_each_state() -> None:
+    parameters = any_parameters_of(demand.Parameters)
+    bool(parameters.size >= 5)
+    bool(natural("waiting") > 1)
+    limit(parameters.size >= 5)
+
+
+def by_the_larger_one() -> None:
+    size = any_parameters_of(demand.Parameters).size
+    limit(equal(max(size, 5), size))
+
+
+def by_a_number_that_depends_on_them() -> None:
+    size = any_parameters_of(demand.Parameters).size
+    limit(size >= (5 if size >= 5 else 7))
+
+
+def by_an_end_on_one_side() -> None:
+    if any_parameters_of(demand.Parameters).size < 5:
+        limit(natural("waiting") < 0)
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        by_a_limit_after_a_decision,
+        by_a_limit_in_each_state,
+        by_the_larger_one,
+        by_a_number_that_depends_on_them,
+        by_an_end_on_one_side,
+    ],
+)
+def test_parameters_that_end_on_no_path_are_told(narrow: Callable[[], None]) -> None:
+    assert facts(narrow) in {("size >= 5",), ("5 <= size",)}
+
+
+def test_a_guard_leaves_out_no_parameters() -> None:
+    assert facts(lambda: require(any_parameters_of(demand.Parameters).size == 5)) == ()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_only_some_paths_assume_is_refused(is_first: bool) -> None:
+    def claim() -> bool:
+        parameters = any_parameters_of(demand.Parameters)
+        bool(parameters.size >= 5)
+        if bool(truth("waits")) == is_first:
+            assume(parameters.size >= 5)
+        return True
+
+    with pytest.raises(ValueError, match="on another one; assume its condition merged"):
+        decide(claim)
+
+
+def test_symbols_of_which_a_field_is_made_are_told() -> None:
+    def made() -> None:
+        more = integer("more")
+        any_parameters_of(demand.Parameters, size=more + 1)
+        limit(more >= 4)
+
+    assert facts(made) == ("size = more + 1", "more >= 4")
 
 
 def test_what_only_some_states_require_is_not_told() -> None:

@@ -112,6 +112,20 @@ class _Others(Generic[M]):
         self._kept: Notes[tuple[int, ...], _Context] = Notes()
         self._uses: Notes[_Use, bool] = Notes()
         """For what the members in focus are chosen."""
+        self._named: Notes[int, bool] = Notes()
+        """Members in focus that were looked up, or put there."""
+
+    def look_up(self, name: int) -> None:
+        """A member in focus is looked up by its name, or another one is put there."""
+        if self._whole is not None:
+            self._whole[0].look_up(name)
+        elif name not in self._named:
+            current_explorer().note_effect()
+            self._named[name] = True
+
+    def is_named(self, name: int) -> bool:
+        """Was it?"""
+        return self._whole[0].is_named(name) if self._whole is not None else name in self._named
 
     def uses_of_focus(self, use: _Use) -> Set[_Use]:
         """For what the members in focus are chosen, this use included."""
@@ -345,7 +359,13 @@ class SymbolicFamily(Opaque, Generic[M]):
         return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._free, self._changes)
 
     def choose(self, holds: Callable[..., bool], *context: object) -> None:
-        """Go on only where it holds for the first in focus, if it does for any: a claim about any is about this one."""
+        """Go on only where it holds for the first in focus, if it does for any: a claim about any is about this one.
+
+        Raises:
+            TypeError: the claim has looked at the first one before, so that it may not be any.
+        """
+        if self._others.is_named(0) and self._others.size > 0:
+            raise TypeError("the first member in focus is chosen after it was looked up or changed; choose it before")
         self._take_focus(self._question(holds, context)[0], of_first=True)
         holds_for_some = merged(partial(some, self, holds, *context))
         limit(implies(holds_for_some, merged(partial(holds, self._focus[0], *context))))
@@ -386,6 +406,7 @@ class SymbolicFamily(Opaque, Generic[M]):
             raise TypeError(f"a step names the member {name}, but another one acts, which may be the same")
         if name not in range(len(self._focus)):
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
+        self._others.look_up(name)
         return name
 
 

@@ -1,8 +1,9 @@
 """The given of a claim: which parameters it is about, read from the premises with which it was examined.
 
 A field that the claim fixes, or that it assumes something of, is told.  So is what a claim requires of the fields in
-another way (``kernel/narrowing.py``) on all its paths, unless it follows from what the model itself requires of all
-parameters, or was decided before.  What a claim assumes of states is not told.
+another way (``kernel/narrowing.py``) on all its paths, and that some parameters are on no path, because all on which
+they were decided end in a contradiction.  Not told is what follows from what the model itself requires of all
+parameters, and what a claim assumes of states.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +14,18 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import z3
 
-from permitflow_proofs.kernel.coverage import Step
-from permitflow_proofs.kernel.narrowing import Part, others_in, parts_of_step, required_of
+from permitflow_proofs.kernel.coverage import Leaf, Step
+from permitflow_proofs.kernel.narrowing import Part, others_in, required_of, said_by, symbols_in
 from permitflow_proofs.kernel.paths import Premises
-from permitflow_proofs.kernel.terms import assert_all, identity_of, negation, simplified
+from permitflow_proofs.kernel.terms import (
+    Condition,
+    assert_all,
+    conjunction,
+    disjunction,
+    identity_of,
+    negation,
+    simplified,
+)
 
 ALL_PARAMETERS = "all parameters"
 NO_MODEL = "no model"
@@ -146,76 +155,114 @@ class GivenReader:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._read: list[Step] = []
-        self._assumed: Given | None = None
+        self._made: tuple[object, ...] = ()
+        self._fields: list[tuple[str, Any]] = []
+        self._names: frozenset[str] = frozenset()
+        """Of the symbols in the fields."""
+        self._assumed: list[z3.BoolRef] = []
+        self._steps: list[Step] = []
+        self._told: Given | None = None
+        self._accepted: list[z3.BoolRef] = []
         self._known: list[tuple[list[z3.BoolRef], list[z3.BoolRef]]] = []
         """Of each path: what is known of the fields, and what of that is required, and not told yet."""
+        self._about: dict[int, tuple[Condition, bool]] = {}
+        """Is a condition about the fields alone?  By its identity: the same object is met on many paths."""
+        self._followed: dict[tuple[int, ...], tuple[Sequence[z3.BoolRef], bool]] = {}
 
     def read(self, premises: Premises) -> Given | None:
         """What a claim has fixed and assumed of the parameters on a path; None if it has made none."""
         if not premises.parameters:
             return None
-        made = cast("Sequence[Any]", premises.parameters)
-        values = [(one.name, getattr(each, one.name)) for each in made for one in fields(each)]
-        names = frozenset(value.term.decl().name() for _, value in values if hasattr(value, "term"))
-        before, self._read = self._read, [step for step in premises.leaf if parts_of_step(step, names)]
-        if self._assumed is None or self._read != before:
-            told, known, more = _told(premises, self._read, names)
-            self._known.append((known, more))
-            self._assumed = Given(
-                fixed=tuple((name, value) for name, value in values if _is_fixed(name, value)),
-                assumed=tuple(told),
-                words={name: value.options for name, value in values if hasattr(value, "options")},
+        self._look_at(premises.parameters)
+        assumed = [condition.term for condition in premises.assumed if self._is_alone(condition)]
+        steps = [step for step in premises.leaf if said_by(step, self._names).parts]
+        is_same = steps == self._steps and [*map(identity_of, assumed)] == [*map(identity_of, self._assumed)]
+        if self._told is None or not is_same:
+            self._assumed, self._steps = assumed, steps
+            self._accepted = [simplified(condition.term) for condition in premises.accepted]
+            self._told = Given(
+                fixed=tuple((name, value) for name, value in self._fields if _is_fixed(name, value)),
+                assumed=tuple(self._assumed_by(assumed, steps)),
+                words={name: value.options for name, value in self._fields if hasattr(value, "options")},
             )
-        return self._assumed
+        return self._told
 
-    @property
-    def given(self) -> Given | None:
-        """The same with what else is required of the fields on all paths, those that were decided there included."""
-        if self._assumed is None:
+    def given(self, others: Iterable[Leaf] | None = None) -> Given | None:
+        """The same with what else is required of the fields on all paths, those that were decided there included.
+
+        ``others``: the paths that end at a guard, once all were walked.  Parameters that are on no path are left out.
+        """
+        if self._told is None:
             return None
         more = {identity_of(term): term for _, required in self._known for term in required}
-        common = [term for term in more.values() if all(_follows(known, term) for known, _ in self._known)]
-        return replace(self._assumed, assumed=(*self._assumed.assumed, *common))
+        common = [term for term in more.values() if all(self._follows(known, term) for known, _ in self._known)]
+        told = [*self._told.assumed, *common]
+        accepted = set(map(identity_of, self._accepted))
+        ends = [[term for term in known if identity_of(term) not in accepted] for known, _ in self._known]
+        ends += [[step.term for step in leaf if said_by(step, self._names).is_alone] for leaf in others or ()]
+        any_end = disjunction([*map(conjunction, ends)])
+        if others is not None and not self._follows([*self._accepted, *told], any_end):
+            told.append(z3.Tactic("ctx-solver-simplify")(any_end).as_expr())
+        return replace(self._told, assumed=tuple(told))
+
+    def _look_at(self, made: tuple[object, ...]) -> None:
+        """Learn the fields of these parameters."""
+        if list(map(id, made)) == list(map(id, self._made)):
+            return
+        self._made = made
+        self._fields = [(one.name, getattr(each, one.name)) for each in cast("Any", made) for one in fields(each)]
+        terms = (value.term for _, value in self._fields if hasattr(value, "term"))
+        names = frozenset[str]().union(*map(symbols_in, terms))
+        if names != self._names:
+            self._names, self._about = names, {}
+
+    def _is_alone(self, condition: Condition) -> bool:
+        """Is it about the fields alone?"""
+        if id(condition) not in self._about:
+            self._about[id(condition)] = condition, not others_in(condition.term, self._names)
+        return self._about[id(condition)][1]
+
+    def _assumed_by(self, assumed: Sequence[z3.BoolRef], steps: Sequence[Step]) -> list[z3.BoolRef]:
+        """What is assumed of the fields, as it was written.  Notes what is known of them, and what is told nowhere."""
+        # A term's identity is its own only as long as the term is kept.
+        simple = {identity_of(one): (one, term) for term in assumed if not z3.is_true(one := simplified(term))}
+        known, more, parts = list(self._accepted), list[z3.BoolRef](), list[Part]()
+        accepted = set(map(identity_of, known))
+        for step in steps:
+            said, term = said_by(step, self._names), step.term
+            if not said.is_alone:
+                parts += said.parts
+                continue
+            if step.answer and step.condition in accepted:
+                continue
+            if not step.is_decided and identity_of(term) not in simple and not self._follows(known, term):
+                more.append(term)
+            known.append(term)
+        for term in required_of(self._names, parts):
+            if not self._follows(known, term):
+                more.append(term)
+                known.append(term)
+        self._known.append((known, more))
+        return [term for _, term in simple.values()]
+
+    def _follows(self, known: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool:
+        """Does it follow from what is known?"""
+        terms = [*known, condition]
+        asked = tuple(map(identity_of, terms))
+        if asked not in self._followed:
+            solver = z3.SimpleSolver()
+            solver.set("rlimit", _SOLVER_STEPS)
+            solver.set("ctrl_c", False)  # as in ``Trail``
+            assert_all(solver, [*known, negation(condition)])
+            self._followed[asked] = terms, bool(solver.check() == z3.unsat)
+        return self._followed[asked][1]
 
 
 def given_by(premises: Premises) -> Given | None:
     """What a claim is given, by one path."""
     reader = GivenReader()
     reader.read(premises)
-    return reader.given
-
-
-def _told(
-    premises: Premises, steps: Sequence[Step], names: frozenset[str]
-) -> tuple[list[z3.BoolRef], list[z3.BoolRef], list[z3.BoolRef]]:
-    """What is assumed of the fields, as it was written; all that is known of them; and what of that is told nowhere."""
-    known = [condition.term for condition in premises.accepted]
-    assumed = [condition.term for condition in premises.assumed if not others_in(condition.term, names)]
-    # A term's identity is its own only as long as the term is kept.
-    simple = {identity_of(one): (one, term) for term in assumed if not z3.is_true(one := simplified(term))}
-    more, parts = list[z3.BoolRef](), list[Part]()
-    for step in steps:
-        if not step.is_decided and others_in(step.term, names):
-            parts += parts_of_step(step, names)
-            continue
-        if not step.is_decided and identity_of(step.term) not in simple and not _follows(known, step.term):
-            more.append(step.term)
-        known.append(step.term)
-    for term in required_of(names, parts):
-        if not _follows(known, term):
-            more.append(term)
-            known.append(term)
-    return [term for _, term in simple.values()], known, more
-
-
-def _follows(known: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool:
-    """Does it follow from what is known?"""
-    solver = z3.SimpleSolver()
-    solver.set("rlimit", _SOLVER_STEPS)
-    solver.set("ctrl_c", False)  # as in ``Trail``
-    assert_all(solver, [*known, negation(condition)])
-    return bool(solver.check() == z3.unsat)
+    return reader.given()
 
 
 def given_in(cases: Sequence[object]) -> Given:

@@ -255,7 +255,7 @@ class Refutation(Generic[S, P]):
     def examine(self) -> Examination:
         """Ask Z3 for a state, and the explorer for a shortest run."""
         found = decide(lambda: self.always(self.statement))
-        twin = decide(lambda: self.always(self.twin))
+        twin = decide(lambda: self.always(self.twin), is_twin=True)
         run: Any = shortest_run(
             self.system, self.parameters, lambda state, parameters: not self.statement(state, parameters)
         )

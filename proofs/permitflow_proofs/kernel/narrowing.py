@@ -4,6 +4,7 @@ A value that must equal some number of the fields is that number: ``n = size`` a
 Other values, such as those of a state, are not eliminated: what a claim assumes of them says nothing of the fields.
 """
 
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -27,18 +28,28 @@ class Part(NamedTuple):
     """What its only other value is, if it says that."""
 
 
-def parts_of_step(step: Step, names: frozenset[str]) -> list[Part]:
-    """What a step says of the fields of these names, perhaps with a few other values; with none, if it was decided."""
+class Said(NamedTuple):
+    """What a step says of the fields."""
+
+    is_alone: bool
+    """Does it speak of nothing else?"""
+    parts: list[Part]
+    """What it says of them, perhaps with a few other values; with none, if it was decided."""
+
+
+def said_by(step: Step, names: frozenset[str]) -> Said:
+    """What a step says of the fields of these names."""
     known = _READ.get(step)
     if known is None or known[0] != names:
         is_several = kind_of(step.term) == z3.Z3_OP_AND and not step.is_decided
         parts = [_part(term, names) for term in (parts_of(step.term) if is_several else [step.term])]
         most = 0 if step.is_decided else _MOST
-        known = _READ[step] = names, [part for part in parts if len(part.others) <= most]
+        said = Said(not any(part.others for part in parts), [part for part in parts if len(part.others) <= most])
+        known = _READ[step] = names, said
     return known[1]
 
 
-_READ: WeakKeyDictionary[Step, tuple[frozenset[str], list[Part]]] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[Step, tuple[frozenset[str], Said]] = WeakKeyDictionary()
 """What steps say: many claims have the same beginning."""
 
 
@@ -62,15 +73,20 @@ def required_of(names: frozenset[str], parts: Iterable[Part]) -> list[z3.BoolRef
                 ahead[at] = _part(simplified(z3.substitute(part.term, *known)), names)
 
 
-def others_in(term: z3.ExprRef, names: frozenset[str]) -> list[z3.ExprRef]:
-    """The values in it that are no fields, each once; some of them if they are many.
+def symbols_in(term: z3.ExprRef) -> frozenset[str]:
+    """The names of all that it is made of."""
+    return frozenset(one.decl().name() for one in others_in(term, frozenset(), most=sys.maxsize))
+
+
+def others_in(term: z3.ExprRef, names: frozenset[str], most: int = _MOST) -> list[z3.ExprRef]:
+    """The values in it that are no fields, each once; some of them if they are more than ``most``.
 
     By Z3's own functions, because its Python classes make and count an object for each part; a term may be large, and
     share parts.
     """
     context = term.ctx.ref()
     ahead, seen, found = [term.as_ast()], set[int](), list[z3.ExprRef]()
-    while ahead and len(found) <= _MOST:
+    while ahead and len(found) <= most:
         part = ahead.pop()
         if part.value in seen:
             continue

@@ -137,8 +137,11 @@ class Finding:
         return Question("premises", () if self.example is None else (self.example,), "sat")
 
 
-def decide(claim: Claim) -> Finding:
-    """Is the claim true on all its paths?  Stops at the first on which it is not."""
+def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
+    """Is the claim true on all its paths?  Stops at the first on which it is not.
+
+    ``is_twin``: what is given is not told.
+    """
     explorer = Explorer()
     reached = 0
     uncertain = False
@@ -150,9 +153,10 @@ def decide(claim: Claim) -> Finding:
     for path in explorer.paths(lambda: _holds(claim)):
         if not path.enabled:
             continue
-        before, given = given, reader.read(path.premises)
-        if given is not before:
-            _require_one_given(before, given)
+        if not is_twin:
+            before, given = given, reader.read(path.premises)
+            if given is not before:
+                _require_one_given(before, given)
         if path.result:
             if path.witness is not None:
                 reached += 1
@@ -166,9 +170,8 @@ def decide(claim: Claim) -> Finding:
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
     covered = None if counterexample else explorer.coverage()
-    return Finding(
-        outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, reader.given, covered
-    )
+    given = reader.given(None if counterexample else explorer.disabled)
+    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given, covered)
 
 
 def _holds(claim: Claim) -> bool:
@@ -263,7 +266,7 @@ class SymbolicObligation:
     def examine(self) -> Examination:
         """Prove it, check that it is not vacuous, refute the twin."""
         found = decide(self.claim)
-        twin = decide(self.twin)
+        twin = decide(self.twin, is_twin=True)
         return Examination(
             name=self.name,
             outcome=found.outcome,

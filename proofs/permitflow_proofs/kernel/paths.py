@@ -27,6 +27,8 @@ from permitflow_proofs.kernel.trail import Contradiction, Endless, Place, Trail
 R = TypeVar("R")
 
 _Reader = Callable[[z3.ModelRef, str], int | bool | str]
+_Conjunctions = tuple[tuple[z3.BoolRef, ...], ...]
+_Leaves = tuple[Leaf, ...]
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,13 @@ class Beginning(Generic[R]):
         return current_explorer().begin(self)
 
     @cached_property
-    def explored(self) -> "tuple[tuple[Way[R], ...], tuple[tuple[z3.BoolRef, ...], ...], tuple[Leaf, ...]]":
-        """The ways, conjunctions that the solver found impossible, and the paths that end before all ways do."""
+    def explored(self) -> "tuple[tuple[Way[R], ...], _Conjunctions, _Leaves, _Leaves]":
+        """The ways, what the solver found impossible, the paths that end before all ways do, and those at a guard."""
         explorer = Explorer()
         ways = tuple(explorer.way_along(path) for path in explorer.paths(self.make) if path.enabled)
         gone_on = {id(way.place.leaf) for way in ways}
-        return ways, tuple(explorer.pruned), tuple(leaf for leaf in explorer.leaves if id(leaf) not in gone_on)
+        ended = tuple(leaf for leaf in explorer.leaves if id(leaf) not in gone_on)
+        return ways, tuple(explorer.pruned), ended, tuple(explorer.disabled)
 
 
 K = TypeVar("K")
@@ -174,6 +177,8 @@ class Explorer:
         self._merges_met = 0
         self.leaves: list[Leaf] = []
         """All paths to their ends."""
+        self.disabled: list[Leaf] = []
+        """Those that end at a guard."""
         self.is_supposing = False
         """Is something evaluated only to be assumed?"""
         self.is_acting = False
@@ -328,9 +333,10 @@ class Explorer:
         self._has_begun = True
         if self._beginning is None:
             self._beginning = beginning
-            ways, pruned, ended = beginning.explored
+            ways, pruned, ended, disabled = beginning.explored
             self._ways = list(ways)
             self.leaves.extend(ended)
+            self.disabled.extend(disabled)
             self._trail = Trail(self._max_forks, *(way.place for way in ways))
             self._trail.pruned.extend(pruned)
             self._start_walk()
@@ -394,6 +400,8 @@ class Explorer:
             path = self._walk(function)
             self.leaves.append(self._trail.leaf() if path is None else path.premises.leaf)
             if path is not None:
+                if not path.enabled:
+                    self.disabled.append(self.leaves[-1])
                 yield path
             if not self._trail.backtrack() and not self._turn_to_next_way():
                 return
