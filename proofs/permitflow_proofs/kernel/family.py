@@ -18,6 +18,7 @@ A proof with it holds for any member as the one in focus, and for any number of 
 
 So a claim may choose who is in focus.  It can do so once for each member there that does not act: ``choose`` one that
 waits, if any does, or ask whether something ``holds_in_focus``, which fails for the one in focus if it fails for any.
+It must not assume something of a member in focus by name, and then ask so: that member is no longer any.
 ``names`` is for ``can_move`` alone, which may only be concluded: it is true if a member in focus can move.
 """
 
