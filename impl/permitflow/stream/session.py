@@ -301,10 +301,9 @@ class UpstreamSession(Session[T]):
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
 
     def _end_for(self, cancel: Cancel) -> None:
-        """End the stream behind the messages that have left; those that wait are withdrawn."""
+        """End the stream behind the messages that have left; none that waits leaves any more."""
         self.cancel, self.outcome = cancel, EndOutcome.CANCELLED
         if self.state is _OPEN:
-            self.outbound.withdraw_all()
             self.is_ending = True
             self._outgoing.append(self._totals())
 
