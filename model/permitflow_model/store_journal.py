@@ -305,7 +305,7 @@ def never_refused(state: State, _parameters: Parameters) -> bool:
 
 
 def refused_is_gone(state: State, _parameters: Parameters) -> bool:
-    """What was refused is not there, but for a commit whose flush failed: of that only opening tells."""
+    """What was refused is not there, but for a commit whose flush failed, or its note: only opening tells."""
     return state.phase != "idle" or state.log == last(state.slots)
 
 

@@ -237,7 +237,7 @@ LossNoticed == IsUp => confirmed <= log
 \* If nobody takes anything away, the store opens.
 NeverRefused == losses = 0 => phase # "refused"
 
-\* What was refused is not there, but for a commit whose flush failed: of that only opening tells.
+\* What was refused is not there, but for a commit whose flush failed, or its note in the journal: only opening tells.
 RefusedIsGone == phase = "idle" => log = Last(slots)
 
 \* The journal knows of no commit that a power failure may take.
