@@ -569,7 +569,7 @@ async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 async def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
-) -> None:
+) -> tuple[ChannelTraffic, ...]:
     """Refuse channels that two of several exchanges have, or none; who does not answer within seconds does not count.
 
     ``get`` and ``put`` do not ask: each start would wait for the slowest of all exchanges.  Ask once, before a stream's
@@ -581,6 +581,9 @@ async def require_single_places(
         spread_over: as for ``put``: refuse also a stream of which one of the exchanges has a further channel.
         security: as for ``get``.
 
+    Returns:
+        What those that have answered tell of the channels.
+
     Raises:
         InvalidParametersError: two of them have the same channel, or the stream has further ones; or ``channels`` is a
             single name, or empty.
@@ -590,7 +593,7 @@ async def require_single_places(
     if not names:
         raise InvalidParametersError(name="channels", value=names, rule="must be at least one name")
     if len(several(address)) == 1:
-        return
+        return ()
     asking = control(
         address,
         connect_timeout_seconds=None,
@@ -602,7 +605,7 @@ async def require_single_places(
         async with asking as orders:
             told = await orders.statistics(partial=True)
     except (PeerGoneError, SecurityError):  # a stream will tell
-        return
+        return ()
     known = dict.fromkeys(each.channel for each in told.channels)
     for name in names:
         require_one_place(name, orders.survey.twice.get(name, ()))
@@ -610,6 +613,7 @@ async def require_single_places(
             raise UnknownChannelError(channel=name, known=tuple(known))
     if spread_over:
         require_no_further(names[0], known, spread_over)
+    return tuple(each for each in told.channels if each.channel in {*names})
 
 
 @asynccontextmanager

@@ -62,6 +62,7 @@ from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Compression
 from permitflow.stream.frames import EndOutcome
+from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.codec import Marker, checked_marker
 from permitflow.wire.joined import JoinedChunks
@@ -796,11 +797,12 @@ def probe(
 
 def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
-) -> None:
+) -> tuple[ChannelTraffic, ...]:
     """Refuse channels that two of several exchanges have, or none; see ``aio_control.require_single_places``."""
-    if len(several(address)) > 1:
-        asking = aio_control.require_single_places
-        background().run(partial(asking, address, channels, spread_over=spread_over, security=security))
+    if len(several(address)) == 1:
+        return ()
+    asking = aio_control.require_single_places
+    return background().run(partial(asking, address, channels, spread_over=spread_over, security=security))
 
 
 def open_sink(

@@ -167,6 +167,11 @@ def _require_producible(channel: "ChannelTraffic") -> None:
     raise ChannelClosedError(end=f"sender of channel {name!r} ({why})")
 
 
+def _next_rows(channels: "Iterable[ChannelTraffic]") -> dict[str, int]:
+    """The next row of each channel that keeps its rows."""
+    return {told.channel: told.kept.next_row for told in channels if told.kept is not None}
+
+
 # Arrow has these in every release of Spark.
 _PLAIN = (BinaryType, BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType)
 
@@ -247,21 +252,21 @@ class _Sending:
         _require_carried(schema)
         self._options = options
         self._schema = schema
-        self._since_rows: dict[str, int] = {}
-        """The next row of each channel that keeps its rows, when the job was planned."""
         if options.key:
             self._splitter()
-        self._require_single_places()
+        self._since_rows = _next_rows(self._require_single_places())
+        """The next row of each channel that keeps its rows, when the job was planned, as far as it is known."""
 
-    def _require_single_places(self) -> None:
+    def _require_single_places(self) -> "Sequence[ChannelTraffic]":
+        """Of several exchanges, what they tell of the channels."""
         exchange = self._options.exchange
         if len(several(exchange.address)) == 1:
-            return
+            return ()
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import require_single_places
 
         leave_imports_alone()
-        require_single_places(
+        return require_single_places(
             exchange.address, exchange.channels, spread_over=self._spread_over, security=exchange.security
         )
 
@@ -462,11 +467,11 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             self._is_kept = True
             return
         with self._dialled(exchange.address, exchange.timeout_seconds) as orders:
-            for told in orders.statistics(exchange.channels).channels:
-                _require_producible(told)
-                if told.kept is not None:
-                    self._is_kept = True
-                    self._since_rows[told.channel] = told.kept.next_row
+            channels = orders.statistics(exchange.channels).channels
+        for told in channels:
+            _require_producible(told)
+        self._since_rows = _next_rows(channels)
+        self._is_kept = bool(self._since_rows)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.

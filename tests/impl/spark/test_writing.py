@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
@@ -62,6 +63,7 @@ from permitflow.tracing import read_trace
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
 from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, served_exchange
+from tests.support.serving import address_of, serving
 
 Options = dict[str, str]
 Received = list[list[pa.RecordBatch] | str]
@@ -378,20 +380,25 @@ def test_a_second_attempt_is_refused_where_rows_of_the_first_are(
     assert "Spark's log has the error of the one before it" in "".join(format_exception_only(caught.value))
 
 
+@pytest.mark.parametrize("is_single", [True, False], ids=["one exchange", "several"])
 def test_a_retry_is_refused_by_an_exchange_that_was_started_again(
-    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, is_single: bool
 ) -> None:
     """It has rows that it does not know from whom; those from before the job do not matter."""
     keeping = (*KEEPING, "--store", str(tmp_path / "store"))
-    with served_exchange(address=address, more=keeping) as before:
-        options = options_of(before)
-        earlier, tasks = (Tasks(options, monkeypatch, is_planned=True) for _ in range(2))
-        earlier.run(Attempt(0, number=0, attempt=8))
-    with served_exchange(address=address, more=keeping):
-        with pytest.raises(TaskRetryError):
-            tasks.run(Attempt(0, number=1, attempt=9))
-        later = Tasks(options, monkeypatch, is_planned=True)
-        later.writer.commit([later.run(Attempt(0, number=1, attempt=10))])
+    with ExitStack() as stack:
+        with served_exchange(address=address, more=keeping) as before:
+            options = options_of(before)
+            if not is_single:
+                other = stack.enter_context(serving("--stream", "other:1", "--address", "127.0.0.1:0", "--quiet"))
+                options["address"] += f",{address_of(other)}"
+            earlier, tasks = (Tasks(options, monkeypatch, is_planned=True) for _ in range(2))
+            earlier.run(Attempt(0, number=0, attempt=8))
+        with served_exchange(address=address, more=keeping):
+            with pytest.raises(TaskRetryError):
+                tasks.run(Attempt(0, number=1, attempt=9))
+            later = Tasks(options, monkeypatch, is_planned=True)
+            later.writer.commit([later.run(Attempt(0, number=1, attempt=10))])
 
 
 def test_a_stage_that_is_run_again_breaks_its_channels(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,8 @@ class AttemptBooks:
         """
         self._opened[channel] = next(self._ticks)
         self._reset_rows[channel] = reset_row
-        self._found_rows[channel] = found_rows
+        found = self._found_rows.get(channel)  # a reset keeps rows; that a job fails does not matter to them any more
+        self._found_rows[channel] = found_rows if found is None else range(found.stop, found.stop)
         self._unsure.discard(channel)
 
     def remove_channel(self, channel: str) -> None:

@@ -78,6 +78,16 @@ def test_a_retry_is_refused_where_rows_of_its_job_may_lie(since_row: int | None,
     begin(books, 2, partition=1, since_row=since_row)
 
 
+def test_a_retry_is_refused_where_rows_from_before_a_reset_may_lie() -> None:
+    """The exchange was started again before it, and a channel that keeps its rows has lost none by the reset."""
+    books = AttemptBooks()
+    books.open_channel("a", found_rows=range(5))
+    books.open_channel("a", reset_row=5)
+    assert not books.fail("another", "a")
+    with pytest.raises(TaskRetryError):
+        begin(books, 2, is_retry=True)
+
+
 @pytest.mark.parametrize(("since_row", "is_refused"), [(None, False), (4, True), (5, False)])
 def test_a_total_is_refused_where_other_rows_of_its_job_may_lie(since_row: int | None, is_refused: bool) -> None:
     """Of a stage that was run before the exchange was started again: its attempts are numbered from 0, too."""
