@@ -58,6 +58,13 @@ def test_a_later_attempt_stops_one_that_has_sent_nothing() -> None:
     books.require_total(JobTotal("j", 5), "a")
 
 
+def test_a_later_attempt_needs_no_room_of_its_own() -> None:
+    books = AttemptBooks(most_tasks=1)
+    for attempt in (7, 8):
+        begin(books, attempt, rows=0)
+    assert len(books) == 1
+
+
 def test_an_attempt_that_is_over_with_rows_elsewhere_is_the_only_one() -> None:
     """Also where those that it still sends into other channels have not come."""
     books, stopped = AttemptBooks(), list[str]()
