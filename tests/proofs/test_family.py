@@ -25,7 +25,7 @@ from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, 
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import assume, integer, merged
+from permitflow_proofs.kernel.symbols import assume, integer, merged, truth
 from tests.support.shared_pool import (
     SYSTEM,
     Channel,
@@ -294,7 +294,7 @@ def test_a_member_in_focus_is_chosen_for_one_use(use: Callable[[SymbolicFamily[F
 
 def first_waits_not(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
     assume(not flags.get(0).waits)
-    return flags
+    return flags.with_some(is_full)
 
 
 def first_is_another(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
@@ -302,18 +302,25 @@ def first_is_another(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
 
 
 def first_is_seen_beside_a_witness(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
-    merged(lambda: flags.with_some(is_full).get(0).waits)
+    flags.with_some(is_full).get(0)
     return flags
 
 
-@pytest.mark.parametrize("narrow", [first_waits_not, first_is_another, first_is_seen_beside_a_witness])
+def first_is_seen_in_a_condition(flags: SymbolicFamily[Flags]) -> SymbolicFamily[Flags]:
+    merged(lambda: flags.get(0).waits)
+    return any_flags() if truth("others") else flags
+
+
+@pytest.mark.parametrize(
+    "narrow", [first_waits_not, first_is_another, first_is_seen_beside_a_witness, first_is_seen_in_a_condition]
+)
 def test_who_is_first_is_chosen_before_it_is_looked_at(
     narrow: Callable[[SymbolicFamily[Flags]], SymbolicFamily[Flags]],
 ) -> None:
     def claim() -> bool:
         flags = narrow(any_flags())
         flags.choose(waits)
-        return not some(flags, waits)
+        return True
 
     with pytest.raises(TypeError, match="chosen after it was looked up or changed"):
         decide(claim)
@@ -335,6 +342,8 @@ def test_the_only_member_is_in_focus_for_all_uses() -> None:
     def claim() -> bool:
         flags = SymbolicFamily.any_of_size("flags", lambda name: arbitrary(Flags, f"{name}."), 1)
         asked_after_a_step(flags)
+        flags.get(0)
+        flags.choose(waits)
         return holds_in_focus(waits, flags) or not some(flags, is_both)
 
     assert proved(claim)

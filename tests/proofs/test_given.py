@@ -21,7 +21,7 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_all
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
-from permitflow_proofs.kernel.paths import Explorer
+from permitflow_proofs.kernel.paths import Beginning, Explorer
 from permitflow_proofs.kernel.symbols import assume, equal, function, integer, limit, merged, natural, negated, truth
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 from permitflow_proofs.kernel.theorem import Theorem
@@ -272,6 +272,17 @@ def test_a_guard_leaves_out_no_parameters() -> None:
     assert facts(lambda: require(any_parameters_of(demand.Parameters).size == 5)) == ()
 
 
+def test_where_a_claim_is_refuted_its_other_paths_are_not_left_out() -> None:
+    finding = decide(lambda: not any_parameters_of(demand.Parameters).size >= 5)
+    assert finding.outcome == "refuted"
+    assert finding.given == Given()
+
+
+def test_a_guard_in_a_beginning_leaves_out_no_parameters() -> None:
+    beginning = Beginning(lambda: require(any_parameters_of(demand.Parameters).size == 5))
+    assert facts(beginning) == ()
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_what_only_some_paths_assume_is_refused(is_first: bool) -> None:
     def claim() -> bool:
@@ -287,11 +298,12 @@ def test_what_only_some_paths_assume_is_refused(is_first: bool) -> None:
 
 def test_symbols_of_which_a_field_is_made_are_told() -> None:
     def made() -> None:
-        more = integer("more")
-        any_parameters_of(demand.Parameters, size=more + 1)
-        limit(more >= 4)
+        one, other = integer("one"), integer("other")
+        any_parameters_of(demand.Parameters, size=one + other)
+        limit(one >= 4)
+        limit(other >= 5)
 
-    assert facts(made) == ("size = more + 1", "more >= 4")
+    assert facts(made) == ("size = one + other", "one >= 4", "other >= 5")
 
 
 def test_what_only_some_states_require_is_not_told() -> None:

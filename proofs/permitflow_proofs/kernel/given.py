@@ -202,7 +202,7 @@ class GivenReader:
         ends += [[step.term for step in leaf if said_by(step, self._names).is_alone] for leaf in others or ()]
         any_end = disjunction([*map(conjunction, ends)])
         if others is not None and not self._follows([*self._accepted, *told], any_end):
-            told.append(z3.Tactic("ctx-solver-simplify")(any_end).as_expr())
+            told.append(any_end)
         return replace(self._told, assumed=tuple(told))
 
     def _look_at(self, made: tuple[object, ...]) -> None:
@@ -227,13 +227,10 @@ class GivenReader:
         # A term's identity is its own only as long as the term is kept.
         simple = {identity_of(one): (one, term) for term in assumed if not z3.is_true(one := simplified(term))}
         known, more, parts = list(self._accepted), list[z3.BoolRef](), list[Part]()
-        accepted = set(map(identity_of, known))
         for step in steps:
             said, term = said_by(step, self._names), step.term
             if not said.is_alone:
                 parts += said.parts
-                continue
-            if step.answer and step.condition in accepted:
                 continue
             if not step.is_decided and identity_of(term) not in simple and not self._follows(known, term):
                 more.append(term)
