@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -22,13 +22,14 @@ Work: TypeAlias = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
 async def slow_to_close() -> AsyncIterator[int]:
-    """It gives an element, then nothing, and takes some turns of the loop to be closed."""
+    """It gives an element, then nothing, and takes some turns of the loop to close, also if it is cancelled."""
     try:
         yield 1
         await asyncio.Event().wait()
     finally:
         for _ in range(TURNS_OF_CLEANUP):
-            await asyncio.sleep(0)
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
 
 
 async def read(source: Source[Any], is_ready: asyncio.Event) -> None:
