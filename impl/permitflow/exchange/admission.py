@@ -397,8 +397,12 @@ class Admission:
 
     def noise(self, peer: str, size_bytes: int) -> float:
         """A peer has sent so many bytes that belong to none of its calls; how long it is not to be let in."""
+        return self.failed_calls(peer, size_bytes / _OF_NOISE_BYTES)
+
+    def failed_calls(self, peer: str, number: float = 1) -> float:
+        """So many calls of a peer count as failed connections; how long it is not to be let in."""
         key = peer_key(peer)
-        seconds = self._failures.count(key, size_bytes / _OF_NOISE_BYTES)
+        seconds = self._failures.count(key, number)
         if seconds > _MOST_SHUT_OUT_SECONDS:
             seconds = self._failures.count(key, (_MOST_SHUT_OUT_SECONDS - seconds) * self.limits.max_failures_per_peer)
         return seconds

@@ -3,7 +3,8 @@
 gRPC itself only counts all of them.  This looks at them a few times a second: within a look, a peer may have more.
 gRPC has one limit for all messages, and keeps what has come of them.  So while a first message is coming, this looks at
 the bytes that have come of its connection: within such a look, a peer may send more than a first message may have.
-gRPC has none for what is no message, such as pings, and answers it: who sends much of that is not let in for a while.
+gRPC has none for what is no message, such as pings, and answers it: who sends much of that is not let in for a while,
+nor is a peer of which many calls end before anybody has heard what they want.
 """
 
 import asyncio
@@ -48,6 +49,8 @@ _QUIET_BYTES_PER_SECOND: Final = 64 << 10
 """Of a connection that is never hung up on for its noise: a consumer's feedback and its frames make a third of that."""
 _OF_SENT: Final = 256
 """Of so many bytes that the peer has taken, one more: it gives room back, for each 32 KiB, and measures its line."""
+_LEAST_SHUT_OUT_SECONDS: Final = 1.0
+"""For unheard calls: a system whose first packet is dropped dials again after this, and the log has a line for each."""
 _MOST_EXCESSES: Final = 1
 """A client that has not heard yet how long headers may be is told so by an error, and may call again."""
 
@@ -177,6 +180,8 @@ class GrpcPeers:
         self._is_applied = True
         """The kernel drops what comes from these peers, and from no others."""
         self._has_hung_up = False
+        self._refused: dict[Name, float] = {}
+        """Until when calls may come of connections beyond a limit: they were hung up on before anybody heard them."""
         self._has_excess, self._has_arrival = asyncio.Event(), asyncio.Event()
 
     @contextmanager
@@ -207,8 +212,15 @@ class GrpcPeers:
         try:
             yield begin
         finally:
-            calls.end(call, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            calls.end(call, now)
             self._note_arrived(name)
+            # Nobody has heard what it wants: its peer has not said it, or has shown no right token.
+            if not call.received_messages and name not in self._refused:
+                seconds = self._admission.failed_calls(_written(name))
+                if seconds > 0.0:
+                    self._shut_out_peer(peer_key(_written(name)), max(seconds, _LEAST_SHUT_OUT_SECONDS), now)
+                    self._has_hung_up |= self._connections.hang_up(name)
 
     def _calls_of(self, name: Name) -> _Calls:
         self._end_handshake(name)
@@ -285,11 +297,12 @@ class GrpcPeers:
     def _shut_out_peer(self, key: str, seconds: float, now: float) -> None:
         is_new = key not in self._shut_out
         self._shut_out[key] = now + seconds
-        asyncio.get_running_loop().call_later(seconds, self._let_in_again)  # the next look may be later
+        if not is_new:
+            return
+        self._let_in_later(key)
         self._apply()
-        if is_new:
-            fate = f"{'wait' if self._is_applied else 'are hung up on'} for {seconds:.1f} s"
-            _log.info("%s sends much over gRPC that is no message: its new connections %s", key, fate)
+        fate = f"{'wait' if self._is_applied else 'are hung up on'} for {seconds:.1f} s"
+        _log.info("%s sends much over gRPC that is no message, or says nothing: its new connections %s", key, fate)
 
     def _apply(self) -> None:
         self._is_applied = self._connections.drop_from(tuple(self._shut_out))
@@ -313,9 +326,18 @@ class GrpcPeers:
             if name in self._holds or not calls.are_over  # they may be of one that no look has found yet
         }
         now = asyncio.get_running_loop().time()
+        self._refused = {name: until for name, until in self._refused.items() if until > now}
         for name in [name for name, (since, _) in self._handshakes.items() if since < now - self._handshake_seconds]:
             self._end_handshake(name)
         self._let_in_again()
+
+    def _let_in_later(self, key: str) -> None:
+        """In time: the next look may be later."""
+        loop = asyncio.get_running_loop()
+        if self._shut_out.get(key, 0.0) > loop.time():
+            loop.call_at(self._shut_out[key], self._let_in_later, key)
+        else:
+            self._let_in_again()
 
     def _let_in_again(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -329,6 +351,7 @@ class GrpcPeers:
         peer = _written(name)
 
         def hang_up(_: PermitflowError) -> None:
+            self._refused[name] = asyncio.get_running_loop().time() + self._handshake_seconds
             self._connections.hang_up(name)
 
         calls = self._calls.get(name)

@@ -69,11 +69,12 @@ class Limits:
     max_failures_per_peer: int = _most(
         100,
         "failed connections of one peer",
-        "on average: over TCP and UDP those that are refused, wrong, or lost; a stream that ends with an error within "
-        "a second counts as five. Over gRPC, on Linux, 8 KiB that are no message, such as pings, count as one. After a "
-        "burst of five times as many, its further connections wait. Over TCP and UDP those that would wait for longer "
-        "than a handshake may take are hung up on; over gRPC the one that sends so is hung up on, and for four seconds "
-        "at most others are not let in: their systems dial again, within seven. Streams that are open go on",
+        "on average: over TCP and UDP those that are refused, wrong, or lost; a stream that ends with an error "
+        "within a second counts as five. Over gRPC a call that ends before the exchange has heard what it wants "
+        "counts as one, as do, on Linux, 8 KiB that are no message, such as pings. After a burst of five times as "
+        "many, its further connections wait. Over TCP and UDP those that would wait for longer than a handshake may "
+        "take are hung up on; over gRPC, on Linux, the one that goes on so is hung up on, and for four seconds at "
+        "most others are not let in: their systems dial again, within seven. Streams that are open go on",
         unit="a second",
         beyond=None,
     )

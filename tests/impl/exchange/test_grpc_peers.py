@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
-from permitflow.carriers.connection import MOST_CALLS, MOST_UNREAD_BYTES, PUT_STREAM
+from permitflow.carriers.connection import CONTROL, MOST_CALLS, MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.grpc_connections import GrpcConnections, Name, Traffic
 from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers, server
@@ -267,11 +267,13 @@ async def test_who_looks_no_more_gives_all_places_back() -> None:
 
 @pytest.mark.usefixtures("often")
 async def test_calls_of_who_came_and_went_between_looks_take_no_memory() -> None:
+    heard = Call()
+    heard.received_messages = 1
     async with looked_at(connections := OneConnection()) as peers:
         tracemalloc.start()
         try:
             for port in range(2_000):
-                with peers.call(f"ipv4:10.0.0.1:{port}", Call()):
+                with peers.call(f"ipv4:10.0.0.1:{port}", heard):
                     pass
             connections.is_here = True
             await until(lambda: connections.is_seen)
@@ -772,6 +774,111 @@ async def test_a_peer_is_let_in_in_time_though_looks_are_seldom(monkeypatch: pyt
             connections.came_bytes = 1 << 30
             await until(lambda: bool(connections.dropped))
         await until(lambda: connections.dropped == ())
+
+
+def failing_in(limits: Limits, monkeypatch: pytest.MonkeyPatch) -> Admission:
+    """Counts failures in the time of the loop."""
+    time = asyncio.get_running_loop().time
+    monkeypatch.setattr("permitflow.exchange.admission.monotonic", lambda: 1_000.0 + time())
+    return Admission(limits)
+
+
+def end_unheard(peers: GrpcPeers, number: int) -> None:
+    for _ in range(number):
+        with peers.call(CALLER, Call()):
+            pass
+
+
+@simulated
+async def test_who_makes_many_calls_that_say_nothing_is_shut_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = OneConnection(is_here=True)
+    admission = failing_in(Limits(max_failures_per_peer=100), monkeypatch)
+    async with looked_at(connections, admission) as peers:
+        end_unheard(peers, 500)
+        assert not connections.is_hung_up
+        end_unheard(peers, 1)
+        assert connections.is_hung_up
+        assert connections.dropped == (PEER.host,)
+        await asyncio.sleep(0.9)
+        assert connections.dropped == (PEER.host,), "for a second at least"
+        await asyncio.sleep(0.11)
+        assert not connections.dropped
+
+
+@simulated
+async def test_unheard_calls_at_the_limit_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections, failing_in(Limits(max_failures_per_peer=100), monkeypatch)) as peers:
+        for _ in range(30):
+            end_unheard(peers, 99)
+            await asyncio.sleep(1.0)
+        assert not connections.is_hung_up
+
+
+@simulated
+async def test_who_goes_on_with_unheard_calls_is_shut_out_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections, failing_in(Limits(max_failures_per_peer=1), monkeypatch)) as peers:
+        end_unheard(peers, 6)
+        end_unheard(peers, 2)
+        await asyncio.sleep(2.99)
+        assert connections.dropped == (PEER.host,)
+        await asyncio.sleep(0.02)
+        assert not connections.dropped
+
+
+@simulated
+async def test_calls_that_were_heard_and_refused_are_no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, refused = OneConnection(is_here=True), Call()
+    refused.received_messages = 1
+    async with looked_at(connections, failing_in(Limits(max_failures_per_peer=1), monkeypatch)) as peers:
+        for _ in range(100):
+            with peers.call(CALLER, refused):
+                pass
+        assert not connections.is_hung_up
+
+
+@simulated
+async def test_calls_of_connections_beyond_a_limit_are_no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand clients that start at once, most are hung up on, and then their calls come."""
+    connections = OneConnection(is_here=True)
+    admission = failing_in(Limits(max_failures_per_peer=1, max_handshakes=1, max_handshakes_per_peer=1), monkeypatch)
+    async with looked_at(connections, admission) as peers:
+        with admission.handshake(f"tcp:{PEER.host}:1", lambda _: None):
+            assert connections.is_hung_up
+            end_unheard(peers, 100)
+            assert not connections.dropped
+        await asyncio.sleep(31.0)
+        end_unheard(peers, 6)
+        assert connections.dropped == (PEER.host,), "it is another connection by now"
+
+
+@needs_linux
+async def test_probes_of_health_are_no_failures() -> None:
+    limits = Limits(max_failures_per_peer=1)
+    async with (
+        ExchangeServer(Exchange(limits=limits), "127.0.0.1:0") as serving,
+        asyncio.timeout(20.0),
+        grpc.aio.insecure_channel(serving.address) as channel,
+    ):
+        check: Any = channel.unary_unary(f"/{HEALTH}/Check")
+        for _ in range(20):
+            await check(b"")
+
+
+@needs_linux
+@pytest.mark.parametrize("method", [PUT_STREAM, CONTROL, f"/{HEALTH}/Check"])
+async def test_a_connection_whose_calls_say_nothing_is_hung_up_on(method: str) -> None:
+    limits = Limits(max_failures_per_peer=1)
+    async with ExchangeServer(Exchange(limits=limits), "127.0.0.1:0") as serving, asyncio.timeout(20.0):
+        reader, writer = await asyncio.open_connection(*serving.address.split(":"))
+        with closing(writer), suppress(ConnectionError):
+            writer.write(PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1))
+            for stream in range(1, 41, 2):
+                writer.write(frame(HEADERS, call_of(method), 5, stream))
+                await asyncio.sleep(0.02)
+            while await reader.read(1 << 16):
+                pass
 
 
 @needs_linux
