@@ -165,6 +165,25 @@ async def test_rows_of_a_slow_attempt_are_not_taken_beside_a_second(retention: R
         assert await job.read() == 10
 
 
+@BOTH
+async def test_an_attempt_whose_rows_wait_for_room_is_the_only_one(retention: Retention) -> None:
+    """They have come, and the channel is full of another job's."""
+    async with world(retention) as job:
+        await job.send(1, rows=64, job="another")
+        with pytest.raises(ChannelAbortedError, match="written for the second time"):
+            await two_without_room(job)
+
+
+async def two_without_room(job: World) -> None:
+    streams = job.exchange.served(CHANNEL).streams
+    async with job.attempt(1) as first:
+        await first.send(chunk(0, 10))
+        await until(lambda: any(end.inbox_rows for _, end in streams.statistics()))
+        with pytest.raises(TaskRetryError, match="may have been consumed"):
+            await job.send(2)
+        await first.end(closes_channel=False)
+
+
 async def send_to_the_end(sender: RemoteSender) -> None:
     await sender.send(chunk(0, 10))
     await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
