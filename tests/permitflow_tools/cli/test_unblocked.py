@@ -103,4 +103,5 @@ async def test_a_log_on_a_full_disk_goes_on_once_there_is_room(monkeypatch: pyte
             sys.stderr.write("lost\n")
             await until(lambda: len(tried) == 2)
         sys.stderr.write("later\n")
-    assert (tmp_path / "log").read_text() == dropped_in_words(2) + "later\n"
+        sys.stderr.write("no text: \udc80\n")
+    assert (tmp_path / "log").read_text() == dropped_in_words(2) + "later\nno text: \\udc80\n"
