@@ -12,7 +12,6 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio_control import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
-from permitflow.client.remote_sender import left_by
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import DispatchError, PeerTimeoutError, PermitflowError
@@ -29,8 +28,8 @@ class BlockingDispatch:
     """The upstream of several channels of an exchange; a context manager, for one thread at a time.
 
     A call waits while the queue of one channel is full, as ``BlockingSink.send`` does.  If a channel takes no more, all
-    are aborted.  Leaving the context with an exception aborts all channels; without ``end``, each sink leaves as its
-    ``BlockingSink`` says.
+    are aborted.  Leaving the context with an exception, or without ``end``, each sink leaves as its ``BlockingSink``
+    says: a named producer's channels are only closed, since it can reconnect and continue.
     """
 
     def __init__(self, sinks: Sequence[BlockingSink], splitter: "Splitter") -> None:
@@ -142,11 +141,9 @@ class BlockingDispatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Abort after an exception; then leave each channel."""
-        if error is not None:
-            self.abort(left_by(error))
+        """Leave each channel; all hear of it before one is waited for."""
         for sink in self.sinks:
-            sink.leave(None)
+            sink.leave(error)
         self.close()
 
 

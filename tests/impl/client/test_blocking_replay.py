@@ -8,11 +8,14 @@ import pytest
 
 from permitflow.client import ChannelState
 from permitflow.client.blocking import BlockingControl, BlockingSink, control, open_sink, open_source
+from permitflow.client.blocking_dispatch import BlockingDispatch, open_dispatch
 from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
 )
+from permitflow.names import stream_channels
 from permitflow.stream.control import ChannelRow
+from permitflow.stream.frames import EndOutcome
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
     SCHEMA,
@@ -116,3 +119,18 @@ def test_an_exchange_that_is_stopped_or_gone_is_missed(listen: str) -> None:
                 orders.positions([])
         with orders_to(exchange) as orders, pytest.raises(PeerGoneError):
             orders.positions([])
+
+
+def test_a_named_producer_of_a_stream_goes_on_after_an_error(exchange: ServedExchange) -> None:
+    channels = stream_channels(exchange.stream(), 2)
+
+    def opened() -> BlockingDispatch:
+        return open_dispatch(
+            exchange.address, channels, SCHEMA, key=SCHEMA.names, producer="p", timeout_seconds=PATIENCE_SECONDS
+        )
+
+    with suppress(ZeroDivisionError), opened():
+        raise ZeroDivisionError
+    with opened() as again:
+        again.send(numbers(0, 100))
+        assert again.end(closes_channels=False, until=EndOutcome.ACCEPTED) == (EndOutcome.ACCEPTED,) * 2
