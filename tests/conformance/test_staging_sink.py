@@ -146,7 +146,7 @@ class DrivenSink(DrivenStaging):
     def led(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(blocking, "control", lambda address, **_: LedControl(self, address))
-            patch.setattr(blocking, "require_single_places", lambda *_, **__: None)
+            patch.setattr(blocking, "require_single_places", lambda *_, **__: ())
             patch.setattr(sink, "Decisions", lambda _: LedDecisions(self))
             patch.setattr(sink, "Patience", partial(Patience, clock=lambda: 0.0, pause=lambda _: None))
             yield
