@@ -72,7 +72,7 @@ class FromFiles(Generic[T]):
         return self._value
 
     def _say(self, level: int, signature: Signature, words: str) -> None:
-        """Say it once, whoever else reads these files."""
+        """Log the words once for each change of these files, however many readers they have."""
         of, said = _said.get(self._files, ((), set()))
         if of != signature:
             of, said = _said[self._files] = signature, set()
