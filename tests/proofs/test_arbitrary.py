@@ -78,6 +78,11 @@ class Defaulted:
             object.__setattr__(self, "most", self.size)
 
 
+def test_parameters_that_are_no_dataclass_are_refused() -> None:
+    with pytest.raises(TypeError, match="Pair is no dataclass: let one refuse, by ValueError, the parameters"):
+        decide(lambda: bool(any_parameters_of(Pair).right))
+
+
 def test_a_value_that_the_model_takes_for_another_one_is_refused() -> None:
     with pytest.raises(TypeError, match="Defaulted takes most = -1 for another value"):
         decide(lambda: any_parameters_of(Defaulted, most=-1).size >= 0)

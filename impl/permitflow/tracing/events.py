@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS, ActionTable, End, ParameterValue, fields_of
+from permitflow.flows.table import flow_named, flow_names
 
 FORMAT_VERSION = 2
 
@@ -74,13 +74,13 @@ def header_of(content: Mapping[str, object], tables: dict[str, ActionTable]) -> 
         KeyError: something is missing.
         TypeError, ValueError: a value is malformed.
     """
-    flow = text_of(content.get("flow", PERMIT_ACTIONS.flow))
+    flow = text_of(content.get("flow", "permits"))
     if "actions" in content:
         tables[flow] = _table_of(flow, content)
-    elif flow == PERMIT_ACTIONS.flow:
-        tables.setdefault(flow, PERMIT_ACTIONS)
-    if flow not in tables:
-        raise ValueError(f"nothing says which actions {flow!r} has")
+    elif flow not in tables:
+        if flow not in flow_names():
+            raise ValueError(f"no flow is named {flow!r}; known are {', '.join(flow_names())}")
+        tables[flow] = flow_named(flow).table
     parameters = content["parameters"]
     if not isinstance(parameters, dict):
         raise TypeError("parameters must be an object")
@@ -187,7 +187,7 @@ def arguments_of(table: ActionTable, end: End, action: str) -> tuple[str, ...]:
     """
     names = table.actions[end].get(action)
     if names is None:
-        raise ValueError(f"the {end} has no action {action!r}")
+        raise ValueError(f"the {end} has no action {action!r}; it has {', '.join(table.actions[end])}")
     return names
 
 

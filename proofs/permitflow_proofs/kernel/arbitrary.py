@@ -1,6 +1,7 @@
 """Any parameters and any state of a protocol, made from their annotations."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -45,7 +46,12 @@ def any_parameters_of(kind: type[T], **special: object) -> T:
     Args:
         kind: a dataclass, which refuses them by a ``ValueError``.
         special: the values of some fields, instead of symbols.
+
+    Raises:
+        TypeError: it is something else, or has a field of which there are no symbols.
     """
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass: let one refuse, by ValueError, the parameters that are none")
 
     def make() -> T:
         values = _values_of(kind, "", special)

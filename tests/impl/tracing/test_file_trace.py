@@ -185,7 +185,7 @@ HEADER, FIRST, LAST = '"permitflow_trace": 2', '"action": "OfferChunk"', '{"perm
         ('"parameters": {', '"parameters": 8, "others": {', 1, "parameters must be an object"),
         ('"row_permits": 8', '"row_permits": [8]', 1, "the parameter 'row_permits' must be plain, not [8]"),
         ('"actions": {', '"actions": 8, "others": {', 1, "actions and counters must be objects"),
-        (FIRST, '"action": "Deliver"', 2, "the sender has no action 'Deliver'"),
+        (FIRST, '"action": "Deliver"', 2, "the sender has no action 'Deliver'; it has OfferChunk, "),
         ('"sender", "sequence"', '"receiver", "sequence"', 2, "no header opened the receiver of channel 'c'"),
         ("[1, 0, 0]", "[1, 0]", 2, "permits must be 3 numbers"),
         ('"rows": 1', '"rows": "1"', 2, "'1' must be a whole number"),

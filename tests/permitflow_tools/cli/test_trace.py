@@ -258,6 +258,17 @@ def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, c
     assert (code, "no model of the protocol 'walk-and-talk' is known" in error) == (2, True)
 
 
+def test_a_header_of_a_known_flow_needs_no_table(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "run.jsonl"
+    header = {"permitflow_trace": 2, "channel": "c", "end": "sender", "flow": "demand", "parameters": {"size": 2}}
+    offer = {"channel": "c", "end": "sender", "sequence": 1, "action": "Offer"}
+    path.write_text(f"{json.dumps(header)}\n{json.dumps({**header, 'end': 'receiver'})}\n{json.dumps(offer)}\n")
+    assert command("trace", "validate", str(path))[0] == 0
+    path.write_text(json.dumps({**header, "flow": "demnd"}))
+    code, _, error = command("trace", "validate", str(path))
+    assert (code, "no flow is named 'demnd'; known are demand" in error) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("parameters", "code", "said"),
     [
