@@ -34,7 +34,7 @@ from permitflow.metrics import ExchangeCollector
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
-from permitflow_model.manifest import read_manifest, whole_text
+from permitflow_model.manifest import module_paths, parts_of, read_manifest, whole_text
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import Registered, systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -232,8 +232,12 @@ def test_spec_lines_name_only_what_the_specification_defines(package: ModuleType
 def names_of(module: str) -> set[str]:
     """What a specification declares and defines."""
     text = whole_text(module)
-    defined_names = re.findall(r"^(\w+)(?:\(.*\))? ==", text, re.MULTILINE)
-    return {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES"), *defined_names}
+    return {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES"), *operators_of(module)}
+
+
+def operators_of(module: str) -> set[str]:
+    """What it, or a module that it extends, defines."""
+    return set(re.findall(r"^(\w+)(?:\(.*\))? ==", whole_text(module), re.MULTILINE))
 
 
 def test_variables_have_the_same_names_everywhere() -> None:
@@ -360,6 +364,14 @@ def test_an_actions_name_names_nothing_else_elsewhere() -> None:
     specified["WithdrawingGate"] -= {"SendData", "Deliver"}  # SendAndTell and DeliverOrReturn take their place
     for name, modules in modules_by_action().items():
         assert [module for module, names in specified.items() if name in names] == modules, name
+
+
+@pytest.mark.parametrize(
+    "module", sorted({*module_paths()} - {part for module in systems() for part in parts_of(module)})
+)
+def test_a_module_beside_the_models_uses_its_words_as_they_do(module: str) -> None:
+    of_models = {name for part in parts_of(module) if part in systems() for name in operators_of(part)}
+    assert operators_of(module) & set(modules_by_action()) <= of_models | {"Done"}
 
 
 def test_the_glossary_has_the_recorded_events_that_are_no_actions() -> None:

@@ -32,7 +32,7 @@ ReconnectSilently(up, down) ==
     /\ UNCHANGED <<sources, sinks, heard>>
 
 \* Each signal counts, however old: a relay hands it on.
-HandOn(up, down) ==
+ReceiveAny(up, down) ==
     LET signal == Head(signals[up][down])
         others == [signals EXCEPT ![up][down] = Tail(@)]
     IN  /\ heard' = [heard EXCEPT ![up][signal.muter] = Larger(@, signal.epoch)]
@@ -44,7 +44,7 @@ ReceiveSignalIntoSet(up, down) ==
     /\ signals[up][down] # <<>>
     /\ LET signal == Head(signals[up][down]) IN
        sources' = IF IsSource(up) THEN [sources EXCEPT ![At(up)].holds[signal.muter] = signal.epoch % 2] ELSE sources
-    /\ HandOn(up, down)
+    /\ ReceiveAny(up, down)
 
 \* A source counts the mutes of each muter that were not taken back.
 ReceiveSignalIntoCounter(up, down) ==
@@ -54,5 +54,5 @@ ReceiveSignalIntoCounter(up, down) ==
        IN  sources' = IF IsSource(up)
                       THEN [sources EXCEPT ![At(up)].holds[signal.muter] = Counted(@)]
                       ELSE sources
-    /\ HandOn(up, down)
+    /\ ReceiveAny(up, down)
 =============================================================================

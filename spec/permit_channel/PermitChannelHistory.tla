@@ -4,8 +4,8 @@
 (* counters of what happened so far and with an end of the stream, at      *)
 (* which the receiver returns its residue.                                 *)
 (*                                                                         *)
-(* Counters grow for ever; the guard of Offer bounds them.  (A CONSTRAINT  *)
-(* would cut behaviours short instead, and hide what happens there.)       *)
+(* Counters grow for ever; the guard of OfferCounted bounds them.  (A      *)
+(* CONSTRAINT would cut behaviours short, and hide what happens there.)    *)
 (***************************************************************************)
 EXTENDS PermitChannel
 
@@ -38,11 +38,11 @@ Count(offer, consume) ==
            THEN grantMessages + 1
            ELSE grantMessages
 
-Offer(rows) == offeredPermits + Cost(rows) <= Horizon /\ OfferChunk(rows) /\ Count(Cost(rows), 0)
+OfferCounted(rows) == offeredPermits + Cost(rows) <= Horizon /\ OfferChunk(rows) /\ Count(Cost(rows), 0)
 
-Withdraw == WithdrawChunk /\ Count(- waiting[Len(waiting)].cost, 0)
+WithdrawCounted == WithdrawChunk /\ Count(- waiting[Len(waiting)].cost, 0)
 
-Take == Consume /\ Count(0, Held(Head(inbox)).rows)
+ConsumeCounted == Consume /\ Count(0, Held(Head(inbox)).rows)
 
 Other ==
     /\ \/ OfferBarrier \/ OfferWatermark \/ WithdrawBarrier
@@ -52,7 +52,7 @@ Other ==
 Idle == waiting = <<>> /\ watermarkPending = -1 /\ wire = <<>> /\ inbox = <<>>
 
 \* Everything is consumed: the receiver returns what it still holds.
-End ==
+EndWithResidue ==
     /\ ~ended /\ Idle
     /\ ended' = TRUE
     /\ IF unreturned > 0
@@ -68,10 +68,10 @@ Done == ended /\ grants = <<>> /\ UNCHANGED historyVars
 
 NextHistory ==
     \/ /\ ~ended
-       /\ \/ \E rows \in Sizes : Offer(rows)
-          \/ Withdraw \/ Take \/ Other
+       /\ \/ \E rows \in Sizes : OfferCounted(rows)
+          \/ WithdrawCounted \/ ConsumeCounted \/ Other
        /\ UNCHANGED ended
-    \/ End \/ Settle \/ Done
+    \/ EndWithResidue \/ Settle \/ Done
 
 SpecHistory == InitHistory /\ [][NextHistory]_historyVars
 
