@@ -116,17 +116,12 @@ class Plan:
 class StoreRun:
     """One schedule."""
 
-    def __init__(self, seed: int, tell: Callable[[str], object] | None = None) -> None:
-        """Draw what may happen.
-
-        Args:
-            seed: of everything.
-            tell: is told what happens, in words.
-        """
+    def __init__(self, seed: int) -> None:
+        """Draw what may happen; everything follows from the seed."""
         self.random = Random(seed)
         self.plan = Plan.drawn(self.random)
-        self.tell = tell or (lambda _: None)
-        self.tell(f"{self.plan}")
+        self.story = [f"{self.plan}"]
+        """What has happened, in words."""
         self.disk = SimulatedDisk(self.random)
         self.system = SimulatedSystem(self.disk, f"disk{next(_roots)}", self._later, log_bytes=self.plan.log_bytes)
         self.crashes = self.openings = self.refusals = self.failures = 0
@@ -195,7 +190,7 @@ class StoreRun:
     def _die(self) -> None:
         self.disk.crash()
         had_power = self.random.random() < self.plan.had_power
-        self.tell("the process dies" if had_power else "the machine loses power")
+        self.story.append("the process dies" if had_power else "the machine loses power")
         self.crashes += 1
         self.system.go_on(had_power=had_power)
         self.disk.faults = Faults()
@@ -213,10 +208,10 @@ class StoreRun:
                 break
             except (Crashed, StoreError) as error:
                 if disk.is_dead:
-                    self.tell("while it opens the store:")
+                    self.story.append("while it opens the store:")
                     self._die()
                     continue
-                self.tell(str(error))
+                self.story.append(str(error))
                 self.refusals += 1
                 if isinstance(error, StoreUnusableError) and disk.lies:
                     return False
@@ -271,11 +266,11 @@ class StoreRun:
             # Of a failed flush, or a journal that failed, only opening the store tells.
             if self.plan.faults == Faults():
                 job.is_there = False
-            self.tell(f"refused: {job.what}: {error}")
+            self.story.append(f"refused: {job.what}: {error}")
         else:
             if not self.disk.is_dead:
                 job.is_there = True
-                self.tell(f"done: {job.what}")
+                self.story.append(f"done: {job.what}")
 
     def _drawn(self, busy: set[Hashable]) -> tuple[Job, Coroutine[Any, Any, object]] | None:
         """A job that may be under way together with those of ``busy``, and its work."""
@@ -514,7 +509,7 @@ async def judge(seeds: Sequence[int]) -> dict[str, int]:
     """Run schedules; return how often what has happened.
 
     Raises:
-        Wrong: the store has broken a rule; the message names the seed.
+        Wrong: the store has broken a rule; the message names the seed, and a note tells what happened.
     """
     counts = dict.fromkeys(("schedules", "operations", "crashes", "openings", "refusals", "failures"), 0)
     for seed in seeds:
@@ -522,7 +517,9 @@ async def judge(seeds: Sequence[int]) -> dict[str, int]:
         try:
             await run.run()
         except BaseException as error:
-            raise Wrong(f"seed {seed}: {error}") from error
+            wrong = Wrong(f"seed {seed}: {error}")
+            wrong.add_note("\n".join(run.story))
+            raise wrong from error
         counts["schedules"] += 1
         counts["operations"] += run.disk.operations
         for what in ("crashes", "openings", "refusals", "failures"):

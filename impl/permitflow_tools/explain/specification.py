@@ -6,12 +6,9 @@ protocol's look, and a test holds them against the guards that the model has.
 """
 
 import ast
-import inspect
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 from permitflow_model.kernel.guards import false_condition
@@ -114,50 +111,13 @@ def false_guard(
         if found is None:
             raise LookupError(f"the text of {action} is not at hand") from refusal
         condition, frame = found
-        guard = _guard(condition)
-        values = tuple(eval(side, frame.f_globals, frame.f_locals) for side in guard.sides)
-        worded = words.get(guard.text)
-        compared = f" ({guard.template.format(*map(shown, values))})" if values else ""
-        sentence = worded(*values) if worded else f"{guard.text} is false{compared}"
-        return FalseGuard(action, guard.text, sentence)
+        text, compared, values = ast.unparse(condition), "", list[object]()
+        if isinstance(condition, ast.Compare):
+            sides = [ast.Expression(side) for side in (condition.left, *condition.comparators)]
+            values = [eval(compile(side, "<guard>", "eval"), frame.f_globals, frame.f_locals) for side in sides]
+            room: list[ast.expr] = [ast.Name("{}") for _ in condition.comparators]
+            template = ast.unparse(ast.Compare(ast.Name("{}"), condition.ops, room))
+            compared = f" ({template.format(*map(shown, values))})"
+        worded = words.get(text)
+        return FalseGuard(action, text, worded(*values) if worded else f"{text} is false{compared}")
     return None
-
-
-def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
-    """All guards of an action, as the model writes them; also those of functions of its module that it calls."""
-    called = (perform.__globals__.get(name) for name in perform.__code__.co_names)
-    helpers = (each for each in called if inspect.isfunction(each) and each.__module__ == perform.__module__)
-    for code in (perform.__code__, *(helper.__code__ for helper in helpers)):
-        for guard in _required(code):
-            yield guard.text
-
-
-@dataclass(frozen=True)
-class _Guard:
-    """A condition that ``require`` is given."""
-
-    text: str
-    template: str
-    """A comparison with room for the values of its sides, as in ``{} < {}``."""
-    sides: tuple[CodeType, ...]
-
-
-def _guard(condition: ast.expr) -> _Guard:
-    template, operands = "", list[ast.expr]()
-    if isinstance(condition, ast.Compare):
-        operands = [condition.left, *condition.comparators]
-        room: list[ast.expr] = [ast.Name("{}") for _ in condition.comparators]
-        template = ast.unparse(ast.Compare(ast.Name("{}"), condition.ops, room))
-    sides = tuple(compile(ast.Expression(operand), "<guard>", "eval") for operand in operands)
-    return _Guard(ast.unparse(condition), template, sides)
-
-
-def _required(code: CodeType) -> Iterator[_Guard]:
-    """The guards of a function, in their order."""
-    nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code))))
-    calls = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require"
-    ]
-    return (_guard(call.args[0]) for call in sorted(calls, key=lambda call: call.lineno))

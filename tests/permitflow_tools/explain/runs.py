@@ -1,6 +1,9 @@
-"""Runs to make pictures of."""
+"""Runs to make pictures of, and the guards of a model's actions."""
 
-from collections.abc import Sequence
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from permitflow_model.kernel.explore import explore
@@ -44,3 +47,13 @@ def shortest_stuck(parameters: Parameters, *, advice: Sequence[str] = ()) -> Exp
 
 def states_of(run: ExplainedRun) -> list[Any]:
     return [run.start, *(step.state for step in run.steps)]
+
+
+def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
+    """All guards of an action, as the model writes them; also those of functions of its module that it calls."""
+    called = (perform.__globals__.get(name) for name in perform.__code__.co_names)
+    helpers = (each for each in called if inspect.isfunction(each) and each.__module__ == perform.__module__)
+    for function in (perform, *helpers):
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require":
+                yield ast.unparse(node.args[0])

@@ -17,9 +17,8 @@ from permitflow_tools.explain.document import document_of
 from permitflow_tools.explain.look import COMMON_WORDS
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.run_page import page_of, storyboard
-from permitflow_tools.explain.specification import guards_of
 from permitflow_tools.explain.state_graph import dot_of, graph_document, graph_page, reachable
-from tests.permitflow_tools.explain.runs import states_of, walked
+from tests.permitflow_tools.explain.runs import guards_of, states_of, walked
 from tests.support.browser import Visit
 from tests.support.specification import MODELS
 

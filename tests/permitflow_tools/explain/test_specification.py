@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.tla_values import camel_case
 from permitflow_tools.explain.looks.permit_channel.look import LOOK
-from permitflow_tools.explain.specification import Specification, guards_of
-from tests.permitflow_tools.explain.runs import states_of, walked
+from permitflow_tools.explain.specification import Specification
+from tests.permitflow_tools.explain.runs import guards_of, states_of, walked
 
 
 @pytest.fixture
