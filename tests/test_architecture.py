@@ -180,6 +180,33 @@ def test_no_modules_import_each_other_in_a_circle(repository: Path) -> None:
     TopologicalSorter(imports_among({name: path.read_text() for name, path in modules(repository).items()})).prepare()
 
 
+@pytest.mark.parametrize("module", ["permitflow.carriers", "permitflow.exchange", "permitflow_tools.checking"])
+def test_packages_of_many_modules_say_which_are_where(module: str, repository: Path) -> None:
+    assert len(named_by(modules(repository)[module])) >= 3
+
+
+def test_packages_name_only_what_they_have(repository: Path) -> None:
+    packages = [path for path in modules(repository).values() if path.name == "__init__.py"]
+    assert len(packages) > 30
+    wrong = {
+        str(path.relative_to(repository)): strange
+        for path in packages
+        if (strange := named_by(path) - {each.stem for each in path.parent.iterdir()} - words_of(path))
+    }
+    assert wrong == {"impl/permitflow/kafka/__init__.py": {"pause", "resume"}}, "that are Kafka's own"
+
+
+def named_by(package: Path) -> set[str]:
+    """What its docstring puts in quotes as names of modules and functions."""
+    return set(re.findall(r"``([a-z]\w*)``", ast.get_docstring(ast.parse(package.read_text())) or ""))
+
+
+def words_of(package: Path) -> set[str]:
+    """The words of its code."""
+    _, _, code = package.read_text().split('"""', 2)
+    return set(re.findall(r"\w+", code))
+
+
 def test_a_circle_through_a_function_is_found() -> None:
     with pytest.raises(CycleError):
         TopologicalSorter(imports_among({"p.a": "from p.b import x", "p.b": "def f():\n    import p.a"})).prepare()

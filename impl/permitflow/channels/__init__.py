@@ -1,1 +1,1 @@
-"""The asyncio channel inside a process, and the interface of all channels."""
+"""The asyncio channel inside a process (``local``), the promises of all channels (``interface``), and the ``gate``."""

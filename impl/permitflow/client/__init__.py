@@ -1,6 +1,9 @@
 """The client of an exchange, for asyncio; ``permitflow.client.blocking`` is for callers without an event loop.
 
 Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp://host:port``).  Needs permitflow[grpc].
+
+``aio`` has ``get`` and ``put``, ``aio_control`` has ``control``.  ``remote_sender`` and ``remote_receiver`` are the two
+ends of a stream over any carrier; ``remote_end`` is what they share, and ``writing`` says when messages leave.
 """
 
 from permitflow.opening import require_extra

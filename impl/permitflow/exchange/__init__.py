@@ -1,5 +1,8 @@
 """Named channels between producers and consumers: read once, or kept until every consumer has acknowledged them.
 
+``registry`` has the channels by their names, ``channels`` their kinds, ``books`` their ledgers, ``stores`` what keeps
+rows.  ``server`` listens, and ``serving`` answers whoever has dialled.
+
 Needs permitflow[grpc].  Names are loaded on first use: the command line needs a few of them, and must start at once.
 """
 

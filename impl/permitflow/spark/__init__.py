@@ -1,6 +1,9 @@
 """Spark reads and writes channels of an exchange, ``format("permitflow")``, and streaming methods of any gRPC service,
 ``format("permitflow-grpc")``; and sends rows through a bidirectional one, ``through``.
 
+``source`` and ``stream_source`` read, ``sink`` writes, with the ``options`` of the user; ``calls`` has the services of
+gRPC.
+
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
 A short job waits for its workers to start, and each worker imports this package; so modules that a worker of a channel
 does not use are loaded on first use.

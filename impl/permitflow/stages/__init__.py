@@ -1,6 +1,7 @@
 """Streams of stages whose consumer sets the pace: ``Source(elements).map(f).buffer(16)`` is an async iterable.
 
-This module loads the standard library only.
+``source`` has the methods of a stream, ``core`` the stages themselves without any I/O, ``running`` what runs them, and
+``calls`` the streaming methods of gRPC.  This module loads the standard library only.
 """
 
 from permitflow.stages.blueprint import Arc, Blueprint

@@ -1,1 +1,1 @@
-"""One stream between two processes: handshake, frames, session; requests to an exchange; no I/O."""
+"""One stream between two processes: ``handshake``, ``frames``, ``session``; requests, ``control``; no I/O."""

@@ -1,4 +1,6 @@
-"""Messages as bytes: frames, control messages, Arrow batches, errors; ``v1`` holds the generated protobuf modules.
+"""Messages as bytes: frames (``codec``), requests (``control_codec``), batches (``arrow``), errors (``wire_errors``).
+
+``v1`` holds the generated protobuf modules.
 
 Needs permitflow[grpc], but for ``v1`` and ``buffers``.
 """

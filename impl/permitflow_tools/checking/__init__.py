@@ -1,7 +1,8 @@
 """Decides before a run whether a channel, a grid of channels or a graph of stages can get stuck.
 
-By theorems, by the form of a graph, or by exploring the model.  Spark and the command line share it: both check a cell
-of a grid with ``check_cell``, and a graph with ``check_graph``.
+By theorems, by the form of a graph, or by exploring the model: ``deciding`` is about a channel, ``gate`` about a gate,
+``graphs`` about a graph.  Spark and the command line share it: both check a cell of a grid with ``check_cell``, and a
+graph with ``check_graph``.
 """
 
 from typing import TYPE_CHECKING

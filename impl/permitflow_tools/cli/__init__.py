@@ -1,4 +1,7 @@
-"""The command line.  Each command loads what it needs when it runs, so help comes at once and without extras."""
+"""The command line: a file for each command, named as it is; ``application`` lists them.
+
+Each command loads what it needs when it runs, so help comes at once and without extras.
+"""
 
 import errno
 import os

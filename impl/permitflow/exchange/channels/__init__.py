@@ -1,1 +1,1 @@
-"""The kinds of channels of an exchange: those read once, and those that keep their rows."""
+"""The channels of an exchange: those read once (``bridge_channel``), those that keep rows (``replay_channel``)."""

@@ -1,1 +1,1 @@
-"""The stores of channels' rows: in memory, or on disk."""
+"""The stores of channels' rows: in memory (``store``), or durable, in a ``database``: of ``sqlite`` or ``postgres``."""

@@ -8,8 +8,8 @@ than a batch once every message here is consumed.  Barriers and watermarks have 
 asks for a message that is not here, or consumes one.  A receiver may change its window while it runs (``resize``): it
 withholds permits of consumed messages until its target is reached.
 
-Only this file decides when a message may leave, when it is accepted and when a permit returns, and only this file
-changes the counts.
+Only this file decides when a message may leave, when it is accepted and when a permit returns, and nothing else changes
+the counts; those of the receiver are each a ``Credit``.
 """
 
 from collections.abc import Sequence
