@@ -53,7 +53,8 @@ def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
     """All guards of an action, as the model writes them; also those of functions of its module that it calls."""
     called = (perform.__globals__.get(name) for name in perform.__code__.co_names)
     helpers = (each for each in called if inspect.isfunction(each) and each.__module__ == perform.__module__)
-    for function in (perform, *helpers):
+    functions: list[Callable[..., Any]] = [perform, *helpers]
+    for function in functions:
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require":
                 yield ast.unparse(node.args[0])
