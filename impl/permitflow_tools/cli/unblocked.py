@@ -79,25 +79,28 @@ class _Unblocked:
             )
 
     def _write_all(self) -> None:
-        lost_lines = 0
+        missing_lines, last = 0, b"\n"
         while (found := self._next()) is not None:
-            text, lines = found
-            missing = self._dropped(lost_lines) if lost_lines else ""
-            rest = memoryview((missing + text).encode(self.encoding, "backslashreplace"))
+            text, dropped_lines = found
+            if missing_lines := missing_lines + dropped_lines:
+                # A full disk may have taken half of a line.
+                text = ("" if last == b"\n" else "\n") + self._dropped(missing_lines) + text
+            rest = memoryview(text.encode(self.encoding, "backslashreplace"))
             try:
                 while rest:
                     try:
-                        rest = rest[os.write(self._descriptor, rest) :]
+                        written = os.write(self._descriptor, rest)
+                        last, rest = bytes(rest[written - 1 : written]), rest[written:]
                     except BlockingIOError:
                         select.select((), (self._descriptor,), ())
-                lost_lines = 0
+                missing_lines = 0
             except OSError as error:
-                lost_lines += lines
+                missing_lines += found[0].count("\n")
                 with self._changed:
                     self._error = error
 
     def _next(self) -> tuple[str, int] | None:
-        """What is to be written next, and how many lines are missing without it; None: nothing any more."""
+        """What is to be written next, and how many lines were dropped before it; None: nothing any more."""
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()
@@ -105,10 +108,10 @@ class _Unblocked:
             if self._waiting:
                 text = self._waiting.popleft()
                 self._characters -= len(text)
-                lines = text.count("\n")
+                lines = 0
             elif self._dropped_lines:
+                text = ""
                 lines, self._dropped_lines = self._dropped_lines, 0
-                text = self._dropped(lines)
             else:
                 return None
             self._is_writing = True
@@ -140,7 +143,7 @@ def _unblocked(stream: TextIO, dropped: Callable[[int], str], made: list[_Unbloc
     try:
         stream.flush()
         stream.fileno()
-    except (OSError, ValueError):  # it is gone, or in memory
+    except OSError:  # it is gone, or in memory
         return stream
     made.append(new := _Unblocked(stream, dropped, tells_errors=tells_errors))
     return cast(TextIO, new)

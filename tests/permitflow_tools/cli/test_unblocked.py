@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import os
 import sys
 import termios
@@ -9,11 +10,13 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from threading import Condition, Event, current_thread, main_thread
 
 import pytest
 import typer
 
 from permitflow_tools.cli import unblocked
+from permitflow_tools.cli.serve_reports import dropped_as_json
 from permitflow_tools.cli.unblocked import dropped_in_words, unblocked_output
 from tests.support.turns import until
 
@@ -79,6 +82,46 @@ async def test_an_end_waits_for_no_reader(monkeypatch: pytest.MonkeyPatch) -> No
         os.close(reader)
 
 
+async def test_an_end_waits_for_what_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, end_waits = Event(), Event()
+
+    class Waited(Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            if current_thread() is main_thread():
+                end_waits.set()
+            return super().wait(timeout)
+
+    def slow(descriptor: int, data: memoryview) -> int:
+        has_begun.set()
+        end_waits.wait(10.0)
+        return write(descriptor, data)
+
+    write = os.write
+    monkeypatch.setattr(unblocked, "Condition", Waited)
+    monkeypatch.setattr(os, "write", slow)
+    with piped() as reader:
+        with unblocked_output(dropped_in_words):
+            sys.stdout.write("slow")
+            has_begun.wait(10.0)
+        assert waiting_bytes(reader) == len("slow")
+    os.close(reader)
+
+
+async def test_output_that_is_non_blocking_is_written_whole() -> None:
+    with piped() as reader:
+        os.set_blocking(sys.stdout.fileno(), False)
+        with unblocked_output(dropped_in_words):
+            sys.stdout.write("x" * 2 * PIPE_BYTES + "\n")
+            await until(lambda: waiting_bytes(reader) == PIPE_BYTES)
+            assert next(lines_of(reader)) == "x" * 2 * PIPE_BYTES + "\n"
+
+
+def test_output_in_memory_stays_as_it_is() -> None:
+    with redirect_stdout(io.StringIO()) as output, unblocked_output(dropped_in_words):
+        typer.echo("told")
+        assert output.getvalue() == "told\n"
+
+
 async def test_a_reader_that_has_gone_is_told_by_a_later_write() -> None:
     with piped() as reader:
         os.close(reader)
@@ -95,7 +138,7 @@ async def test_a_log_on_a_full_disk_goes_on_once_there_is_room(monkeypatch: pyte
         tried.append(bytes(data))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with logging_to(tmp_path / "log"), unblocked_output(dropped_in_words):
+    with logging_to(tmp_path / "log"), unblocked_output(dropped_as_json):
         with monkeypatch.context() as disk:
             disk.setattr(os, "write", full)
             sys.stderr.write("lost\n")
@@ -105,3 +148,24 @@ async def test_a_log_on_a_full_disk_goes_on_once_there_is_room(monkeypatch: pyte
         sys.stderr.write("later\n")
         sys.stderr.write("no text: \udc80\n")
     assert (tmp_path / "log").read_text() == dropped_in_words(2) + "later\nno text: \\udc80\n"
+
+
+async def test_a_line_that_was_half_written_ends_before_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[int] = []
+
+    def fills_up(descriptor: int, data: memoryview) -> int:
+        tried.append(descriptor)
+        if len(tried) == 1:
+            return write(descriptor, data[:4])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write = os.write
+    with logging_to(tmp_path / "log"), unblocked_output(dropped_as_json):
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "write", fills_up)
+            sys.stderr.write("half of it\n")
+            await until(lambda: len(tried) == 2)
+        sys.stderr.write("later\n")
+    assert (tmp_path / "log").read_text() == "half\n" + dropped_in_words(1) + "later\n"
