@@ -4,6 +4,7 @@ Every order about several channels is checked at all of them before the first on
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -33,7 +34,21 @@ from permitflow.stream.control import (
 )
 from permitflow.wire.arrow import BatchCodec
 
-__all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", "remove", "reset", "rollback"]
+__all__ = [
+    "MOST_PEEKED_BYTES",
+    "Change",
+    "add_stream",
+    "list_channels",
+    "peek",
+    "purge",
+    "remove",
+    "require_possible",
+    "reset",
+    "rollback",
+]
+
+Change: TypeAlias = RemoveChannels | ResetChannels | Purge
+"""An order that changes channels, of any kind."""
 
 MOST_PEEKED_BYTES = 8 << 20
 """The most bytes of rows that a peek shows, unless the first chunk alone takes more."""
@@ -108,6 +123,28 @@ async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Chann
     return await list_channels(exchange, names)
 
 
+def require_possible(exchange: Exchange, request: Change) -> Sequence[BridgeChannel | ReplayChannel]:
+    """The channels of an order that can be carried out now.
+
+    Raises:
+        PermitflowError: one of them refuses it.
+    """
+    channels = _channels(exchange, request.channels)
+    for channel in channels:
+        match request:
+            case Purge():
+                _require_consumer(channel, request.consumer)
+            case _ if request.force:
+                pass
+            case RemoveChannels():
+                if isinstance(channel, ReplayChannel):
+                    exchange.staging.require_none_prepared(channel.name, "removed", _BY_FORCE)
+                _require_unused(channel, "removed", drops_rows=True)
+            case ResetChannels():
+                _require_unused(channel, "reset", drops_rows=isinstance(channel, BridgeChannel))
+    return channels
+
+
 async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
     """Forget channels, with their rows; their streams get ``ChannelRemovedError``.
 
@@ -120,12 +157,7 @@ async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
     counted: list[tuple[Purged, int]] = []
 
     def require() -> None:
-        for name in request.channels:
-            channel = exchange.served(name)
-            if not request.force:
-                if isinstance(channel, ReplayChannel):
-                    exchange.staging.require_none_prepared(name, "removed", _BY_FORCE)
-                _require_unused(channel, "removed", drops_rows=True)
+        for channel in require_possible(exchange, request):
             counted.append((channel.backlog, _staged_rows(exchange, channel)))
 
     _channels(exchange, request.channels)
@@ -150,12 +182,8 @@ async def reset(exchange: Exchange, request: ResetChannels) -> Changed:
         ChannelInUseError: streams of one of them are open, or rows wait in it that would be dropped; none was reset.
         StoreError: a write failed; the channels before this one were reset.
     """
-    channels = _channels(exchange, request.channels)
-    for channel in channels:
-        if not request.force:
-            _require_unused(channel, "reset", drops_rows=isinstance(channel, BridgeChannel))
     changed = []
-    for channel in channels:
+    for channel in require_possible(exchange, request):
         rows = barriers = 0
         if isinstance(channel, BridgeChannel):
             _, rows, barriers = channel.backlog
@@ -172,11 +200,8 @@ async def purge(exchange: Exchange, request: Purge) -> Changed:
         ChannelInUseError: a message is just leaving, and cannot; the channels before this one were purged.
         StoreError: a write failed; the channels before this one were purged.
     """
-    channels = _channels(exchange, request.channels)
-    for channel in channels:
-        _require_consumer(channel, request.consumer)
     changed = []
-    for channel in channels:
+    for channel in require_possible(exchange, request):
         if isinstance(channel, ReplayChannel):
             dropped = await channel.purge(request.consumer)
         else:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from permitflow.carriers import tls_files
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import MovedError, PeerGoneError, PermitflowError
-from permitflow.exchange import certificate_watch
+from permitflow.exchange import administration, certificate_watch
 from permitflow.exchange.access import Access, AccessControl
 from permitflow.exchange.draining import Remainder, drain, remainder
 from permitflow.exchange.limits import Limits
@@ -142,6 +143,7 @@ class _Process:
         self.orders: Mapping[str, Callable[[Any], Awaitable[object]]] = {
             "know": self.know,
             "live": self.live,
+            "check": self.check,
             "carry_out": self.carry_out,
             "figures": self.figures,
             "drain": self.drain,
@@ -157,6 +159,9 @@ class _Process:
     async def carry_out(self, request: ControlRequest) -> ControlReply[Any]:
         return await carry_out(self._exchange, request)
 
+    async def check(self, request: administration.Change) -> None:
+        administration.require_possible(self._exchange, request)
+
     async def figures(self, _: None) -> ExchangeFigures:
         return await ExchangeFigures.of(self._exchange)
 
@@ -168,14 +173,13 @@ class _Process:
         return await traffic_through(self._exchange), remainder(self._exchange)
 
 
-async def _serve(line: Line) -> None:
+async def serve(line: Line) -> None:
+    """Serve what the process at the other end says, until it hangs up; an error ends it, and is told there."""
     share = await line.read()
     if not isinstance(share, ProcessShare):
         return
     if share.log_level is not None:
         share.log_level.apply()
-    # The first process shows the same certificate, and says once for all when clients refuse it.
-    logging.getLogger(certificate_watch.__name__).disabled = True
     door = _Door(share.door_port)
     try:
         control = None
@@ -189,7 +193,12 @@ async def _serve(line: Line) -> None:
             await line.write(Begun(port, exchange.most_bytes, memory.before_streams_bytes))
             await _obey(line, _Process(exchange, server, door).orders)
     except Exception as error:
-        await line.write(error)
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        await line.write(cause)
+        if not isinstance(cause, PermitflowError):  # where it comes from is for the log
+            raise
 
 
 async def _add_channels(exchange: Exchange, share: ProcessShare) -> None:
@@ -224,7 +233,7 @@ async def _obey(line: Line, orders: Mapping[str, Callable[[Any], Awaitable[objec
 async def _main(descriptor: int) -> None:
     line = await Line.over(socket.socket(fileno=descriptor))
     try:
-        await _serve(line)
+        await serve(line)
     finally:
         line.close()
 
@@ -235,5 +244,8 @@ def main(descriptor: int) -> None:
     # The first process hears the signals, and tells the others what to do: a supervisor may signal all of them at once.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # It reads the same files, too, and says once for all what is wrong with them.
+    for each in (certificate_watch, tls_files):
+        logging.getLogger(each.__name__).disabled = True
     with unblocked_output(dropped_in_words):
         asyncio.run(_main(descriptor))

@@ -10,8 +10,8 @@ import os
 import signal
 import socket
 import sys
-from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
@@ -31,32 +31,34 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange.access import Access
+from permitflow.exchange.administration import Change
 from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
+from permitflow.flows.permits.parameters import ONCE_PARAMETERS
+from permitflow.flows.seam import Parameters
 from permitflow.lasting import lasting_task
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.names import require_once_each, stream_channels
 from permitflow.patience import patience
 from permitflow.stream.control import (
-    Acknowledge,
     AddStream,
     AskChannels,
     AskPositions,
     AskStatistics,
     Channels,
-    Close,
+    ChannelState,
     ControlReply,
     ControlRequest,
-    Discard,
-    Prepare,
-    Publish,
+    ListedChannel,
+    Purge,
     RemoveChannels,
+    ResetChannels,
     Retention,
     Right,
 )
 from permitflow.stream.divided_control import about, merged
-from permitflow.stream.traffic import Statistics
+from permitflow.stream.traffic import ChannelTraffic, Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.one_process import Begun, Line, Order, OrderOutcome, ProcessShare
 from permitflow_tools.cli.serve_reports import in_words
@@ -77,9 +79,9 @@ _HANGS_SECONDS = 8.0
 _BETWEEN_LOOKS_SECONDS = 1.0
 # One that has hung for so long is killed, so that it can be started again; its streams are over by then.
 _LEAST_HANGING_SECONDS = 60.0
-# What makes more starts necessary within this time does not go away by itself.
+# What makes more starts of one process necessary within this time does not go away by itself.
 _MOST_STARTS = 5
-_STARTS_SECONDS = 60.0
+_STARTS_SECONDS = 600.0
 _BETWEEN_STARTS_SECONDS = 1.0
 # What was refused, such as a port that is in use, goes away once somebody has done something.
 _BETWEEN_REFUSALS_SECONDS = 5.0
@@ -101,6 +103,34 @@ class Losses(Protocol):
         """None is started any more, and the exchange ends."""
 
 
+class Child(Protocol):
+    """As ``asyncio.subprocess.Process``."""
+
+    @property
+    def returncode(self) -> int | None:
+        """None: it still runs."""
+        ...
+
+    async def wait(self) -> int:
+        """Until it has ended; its exit code."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+async def child_process(end: socket.socket) -> Child:
+    """Another process of this program, which serves what is said at the other end of this socket."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", f"{_MAIN}({end.fileno()})"),
+        pass_fds=(end.fileno(),),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,  # Ctrl-C is for the door
+    )
+
+
 class _Process:
     """One of the others, as the door knows it."""
 
@@ -108,6 +138,7 @@ class _Process:
         self,
         number: int,
         share: ProcessShare,
+        start: Callable[[socket.socket], Awaitable[Child]],
         on_lost: Callable[["_Process"], None],
         on_hanging: Callable[["_Process"], None],
     ) -> None:
@@ -124,12 +155,13 @@ class _Process:
         self.is_lost = False
         self.hangs = False
         """It does not answer."""
-        self._on_lost, self._on_hanging = on_lost, on_hanging
+        self._start, self._on_lost, self._on_hanging = start, on_lost, on_hanging
         self._numbers = count()
         self._awaited: dict[int, asyncio.Future[Any]] = {}
         self._is_stopping = False
-        self._has_hung = False
-        self._child: asyncio.subprocess.Process | None = None
+        self._end = ""
+        """What it has said of its end, or why it was killed."""
+        self._child: Child | None = None
         self._line: Line | None = None
         self._tasks: Sequence[asyncio.Task[None]] = ()
 
@@ -142,14 +174,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._child = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-c", f"{_MAIN}({theirs.fileno()})"),
-                    pass_fds=(theirs.fileno(),),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                    start_new_session=True,  # Ctrl-C is for the door
-                )
+                self._child = await self._start(theirs)
             except BaseException:
                 ours.close()
                 raise
@@ -173,6 +198,18 @@ class _Process:
         )
 
     async def _hear(self, line: Line) -> None:
+        try:
+            await self._hear_outcomes(line)
+        except Exception as error:
+            self._kill(f"an answer of it cannot be read: {_in_words(error)}")
+        self.is_lost = True
+        for awaited in self._awaited.values():
+            if not awaited.done():
+                awaited.set_exception(self.loss("what was asked with it"))
+        if not self._is_stopping:
+            self._on_lost(self)
+
+    async def _hear_outcomes(self, line: Line) -> None:
         while isinstance(answer := await line.read(), OrderOutcome):
             awaited = self._awaited.pop(answer.number, None)
             if awaited is None or awaited.done():  # it was too late
@@ -181,12 +218,8 @@ class _Process:
                 awaited.set_exception(answer.outcome)
             else:
                 awaited.set_result(answer.outcome)
-        self.is_lost = True
-        for awaited in self._awaited.values():
-            if not awaited.done():
-                awaited.set_exception(self.loss("what was asked with it"))
-        if not self._is_stopping:
-            self._on_lost(self)
+        if isinstance(answer, Exception):
+            self._end = _in_words(answer)
 
     async def _look(self) -> None:
         """Find out whether it hangs, until it is lost; end it if it does so for long."""
@@ -204,6 +237,31 @@ class _Process:
                 self._on_hanging(self)
             await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
         self._kill_hanging()
+
+    def as_lost(self, name: str, default: Parameters) -> ListedChannel[Any]:
+        """How a channel of it is told of until it is started again."""
+        traffic = ChannelTraffic(
+            channel=name,
+            state=ChannelState.BROKEN,
+            reason=f"{self.who} has ended, and is not started again yet",
+            window_rows=None,
+            producers=0,
+            consumers=0,
+            rows_in=0,
+            rows_out=0,
+            rows_held=0,
+            peak_rows_held=0,
+            rows_with_consumers=0,
+            waiting_seconds=0.0,
+            consumer_waiting_seconds=0.0,
+        )
+        added = self.channels[name]
+        return ListedChannel(
+            traffic=traffic,
+            retention=Retention.ONCE,
+            parameters=(added and added.parameters) or default,
+            schema=added and added.schema,
+        )
 
     async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> Any:
         """Have an order carried out.
@@ -243,8 +301,8 @@ class _Process:
             async with asyncio.timeout(_LONGEST_EXIT_SECONDS):
                 await self._child.wait()
         code = self._child.returncode
-        if self._has_hung:
-            return "it did not answer, and was killed"
+        if self._end:
+            return self._end
         if code is None:
             return "it still runs"
         return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
@@ -255,8 +313,11 @@ class _Process:
         await asyncio.wait(self._tasks)
 
     def _kill_hanging(self) -> None:
+        self._kill("it did not answer, and was killed")
+
+    def _kill(self, reason: str) -> None:
         assert self._child is not None, "it has begun"
-        self._has_hung = True
+        self._end = reason
         with suppress(ProcessLookupError):
             self._child.kill()
 
@@ -307,6 +368,7 @@ class Processes:
         token_file: Path | None,
         log_level: LogLevel | None,
         losses: Losses,
+        start: Callable[[socket.socket], Awaitable[Child]] = child_process,
     ) -> None:
         """Start nothing yet.
 
@@ -321,6 +383,7 @@ class Processes:
             token_file: likewise.
             log_level: of each; None: warnings.
             losses: hears of processes that end by themselves.
+            start: begins one, which serves what is said at the other end of a socket.
         """
         self.most_memory = limits.max_memory
         self.exchange = Exchange(limits=replace(limits, max_memory=None), elsewhere=self, **settings)
@@ -341,7 +404,8 @@ class Processes:
             )
             for position in range(number)
         ]
-        self._told = losses
+        self._told, self._start = losses, start
+        self._default: Parameters = settings.get("parameters") or ONCE_PARAMETERS
         self._processes = [self._process(number, share) for number, share in enumerate(shares, 1)]
         self._owners: dict[str, _Process] = {}
         self._names = tuple(channels)
@@ -350,12 +414,13 @@ class Processes:
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._lost = set[int]()
         self._losses = 0
-        self._started_at = deque[float]()
+        self._started_at: Mapping[int, deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_STARTS))
+        """By the number of a process: its last starts."""
         self._telling, self._starting = set[asyncio.Task[None]](), set[asyncio.Task[None]]()
         self._is_ending = False
 
     def _process(self, number: int, share: ProcessShare) -> _Process:
-        return _Process(number, share, self._note_lost, self._note_hanging)
+        return _Process(number, share, self._start, self._note_lost, self._note_hanging)
 
     @property
     def has_failed(self) -> bool:
@@ -396,7 +461,7 @@ class Processes:
     @property
     def names(self) -> Sequence[str]:
         """The names of the channels that processes have, in the order of adding."""
-        return [name for name, process in self._owners.items() if not process.is_lost]
+        return [*self._owners]
 
     @property
     def most_bytes(self) -> int:
@@ -429,11 +494,12 @@ class Processes:
     async def carry_out(self, request: ControlRequest, access: Access) -> ControlReply[Any]:
         """See ``Elsewhere``.
 
-        Questions go to all processes concerned.  An order goes to one, so that it is carried out as a whole or not.
+        Questions and orders go to all processes concerned.  All of these check an order before the first one changes
+        something.
 
         Raises:
-            InvalidParametersError: the channels of an order live in several processes.
-            PeerGoneError: the process of one of the channels has ended.
+            PeerGoneError: the process of one of the channels has ended.  If it has ended just now, or a channel is used
+                just now, the other processes may have carried the order out.
         """
         if isinstance(request, AskStatistics | AskChannels):
             return await self._ask_about(request, access)
@@ -450,8 +516,12 @@ class Processes:
             names = request.portion_of(self.names if access.is_open else [name for name in self.names if sees(name)])
         request = replace(request, channels=names)
         asked: dict[_Process, list[str]] = {}
+        lost: list[ListedChannel[Any]] = []
         for name in names:
-            asked.setdefault(self._owner(name), []).append(name)
+            if (process := self._owners.get(name)) is not None and process.is_lost:
+                lost.append(process.as_lost(name, self._default))
+            else:
+                asked.setdefault(self._owner(name), []).append(name)
         replies: list[ControlReply[Any]] = await asyncio.gather(
             *(
                 process.ask(
@@ -462,22 +532,36 @@ class Processes:
                 for process, some in asked.items()
             )
         )
-        if not replies:
-            return Statistics(monotonic(), ()) if isinstance(request, AskStatistics) else Channels(())
+        if isinstance(request, AskStatistics):
+            replies.append(Statistics(monotonic(), tuple(each.traffic for each in lost)))
+        else:
+            replies.append(Channels(tuple(lost)))
         return merged(replies, names, monotonic())
 
     async def _order(self, request: ControlRequest) -> ControlReply[Any]:
         if isinstance(request, AddStream):
             async with self._changing:
                 return await self._add(request)
-        owners = {self._owner(name): name for name in reversed(request.named)}
-        if len(owners) > 1 and isinstance(request, AskPositions | Acknowledge | Close | Prepare | Publish | Discard):
-            return await self._order(AskPositions(request.named[:1]))  # refused: no channel here keeps its rows
-        if len(owners) > 1:
-            one, other, *_ = owners.values()
-            rule = "must be channels of one process, so that all or none is changed: send an order for each"
-            raise InvalidParametersError(name="channels", value=(one, other), rule=rule)
+        if len(owners := {self._owner(name) for name in request.named}) > 1:
+            if not isinstance(request, RemoveChannels | ResetChannels | Purge):
+                return await self._order(AskPositions(request.named[:1]))  # refused: no channel here keeps its rows
+            return await self._change(request, owners)
         process = next(iter(owners), self._processes[0])
+        return await self._carry_out_in(process, request)
+
+    async def _change(self, request: Change, owners: Iterable[_Process]) -> ControlReply[Any]:
+        parts = {process: about(request, process.channels) for process in owners}
+        await asyncio.gather(*(process.ask("check", part) for process, part in parts.items()))
+        replies: list[ControlReply[Any]] = []
+        # All are heard, even after an error: the door must know what has become of the channels.
+        carried_out = (self._carry_out_in(process, part) for process, part in parts.items())
+        for reply in await asyncio.gather(*carried_out, return_exceptions=True):
+            if isinstance(reply, BaseException):
+                raise reply
+            replies.append(reply)
+        return merged(replies, request.channels, monotonic())
+
+    async def _carry_out_in(self, process: _Process, request: ControlRequest) -> ControlReply[Any]:
         reply: ControlReply[Any] = await process.ask("carry_out", request)
         if isinstance(request, RemoveChannels):
             for name in request.channels:
@@ -519,6 +603,9 @@ class Processes:
         answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
         channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
         found = {each.channel: each for each in channels}
+        for name, process in self._owners.items():
+            if process.is_lost:
+                found[name] = process.as_lost(name, self._default).traffic
         # Of memory the door has its share beside those of the processes.
         own = {"memory_limit_bytes": self.most_memory, "lost_processes": self._losses}
         return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **own})
@@ -594,19 +681,16 @@ class Processes:
         A refusal is not counted: all of the exchange would be refused, too, and the other channels keep their rows.
         """
         share = lost.again(end, await self._port)
-        may_start = self._may_start()
-        while may_start:
+        is_refused = False
+        while is_refused or self._may_start(lost):
             process = self._process(lost.number, share)
             try:
                 await process.begin()
             except Exception as error:
                 _log.warning("%s cannot be started again: %s", lost.who, error)
                 await process.leave()
-                if isinstance(error, PeerGoneError):  # it has died
-                    await asyncio.sleep(_BETWEEN_STARTS_SECONDS)
-                    may_start = self._may_start()
-                else:
-                    await asyncio.sleep(_BETWEEN_REFUSALS_SECONDS)
+                is_refused = not isinstance(error, PeerGoneError)  # else it has died
+                await asyncio.sleep(_BETWEEN_REFUSALS_SECONDS if is_refused else _BETWEEN_STARTS_SECONDS)
                 continue
             except BaseException:
                 await process.leave()
@@ -618,19 +702,16 @@ class Processes:
             self._told.process_started(lost.number)
             return
 
-    def _may_start(self) -> bool:
-        """Count a start; end the exchange instead if there were too many."""
-        now = monotonic()
-        while self._started_at and self._started_at[0] < now - _STARTS_SECONDS:
-            self._started_at.popleft()
-        if len(self._started_at) < _MOST_STARTS:
-            self._started_at.append(now)
+    def _may_start(self, lost: _Process) -> bool:
+        """Count a start of this process; end the exchange instead if there were too many."""
+        starts, now = self._started_at[lost.number], asyncio.get_running_loop().time()
+        if len(starts) < _MOST_STARTS or starts[0] < now - _STARTS_SECONDS:
+            starts.append(now)
             return True
         if not self._is_ending:
             self._is_ending = True
-            self._told.processes_given_up(
-                f"its processes were started again {_MOST_STARTS} times within {_STARTS_SECONDS:g} s"
-            )
+            times = f"{_MOST_STARTS} times within {_STARTS_SECONDS / 60:g} minutes"
+            self._told.processes_given_up(f"{lost.who} was started again {times}")
             self._on_over()
         return False
 
@@ -638,6 +719,10 @@ class Processes:
         """Start no process any more."""
         self._is_ending = True
         await cancel_all(*self._starting)
+
+
+def _in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, PermitflowError) else repr(error)
 
 
 def _begin(work: Coroutine[object, object, None], tasks: set[asyncio.Task[None]], name: str) -> None:

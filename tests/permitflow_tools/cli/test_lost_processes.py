@@ -1,55 +1,96 @@
-"""Processes of an exchange that end by themselves: each is started again, and nobody takes lost rows for delivered."""
+"""Processes of an exchange that end by themselves: each is started again, and nobody takes lost rows for delivered.
+
+They are tasks of the test's loop here, in simulated time.  With processes of their own: test_killed_processes.py.
+"""
 
 import asyncio
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.client import control, describe, get, put
-from permitflow.client.health import LIVENESS, is_serving
-from permitflow.errors import ChannelAbortedError, PeerGoneError, ResumeRefusedError, UnknownChannelError
+from permitflow.client import put
+from permitflow.errors import ChannelInUseError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange.access import ANYBODY
 from permitflow.exchange.limits import Limits
-from permitflow.exchange.server import ExchangeServer
-from permitflow.stream.control import ResetChannels
-from permitflow.stream.frames import EndOutcome
-from permitflow_tools.cli import processes
+from permitflow.stream.control import (
+    AddStream,
+    AskChannels,
+    AskStatistics,
+    Changed,
+    Channels,
+    RemoveChannels,
+    ResetChannels,
+    Retention,
+)
+from permitflow.stream.traffic import Statistics
+from permitflow_tools.cli import one_process
+from permitflow_tools.cli.one_process import Begun, Line, Order, OrderOutcome, serve
 from permitflow_tools.cli.processes import Processes
-from tests.permitflow_tools.cli.test_serve import ROWS_OF_CHUNK, move
-from tests.support.turns import until
+from tests.support.simulated_time import simulated
 
-pytestmark = pytest.mark.long
+Program = Callable[[Line], Awaitable[None]]
 
-BATCH = pa.record_batch({"x": [1, 2, 3]})
+
+class Child:
+    """A process that is a task."""
+
+    def __init__(self, end: socket.socket, program: Program) -> None:
+        self.returncode: int | None = None
+        self._task = asyncio.create_task(self._run(end, program))
+
+    async def _run(self, end: socket.socket, program: Program) -> None:
+        line = await Line.over(end)
+        try:
+            await program(line)
+        except Exception:
+            self.returncode = 1
+        finally:
+            line.close()
+            if self.returncode is None:
+                self.returncode = 0
+
+    def kill(self) -> None:
+        if not self._task.done():
+            self.returncode = -signal.SIGKILL
+            self._task.cancel()
+
+    async def wait(self) -> int:
+        await asyncio.wait({self._task})
+        assert self.returncode is not None
+        return self.returncode
 
 
 class Running:
-    """Two processes, and what is told of them."""
+    """An exchange of several processes with a channel each, and what is told of them."""
 
-    def __init__(self, resume_seconds: float, listen: str) -> None:
+    def __init__(self, processes: int, program: Program) -> None:
         self.told = asyncio.Queue[str]()
         self.over = asyncio.Event()
+        self.children: list[Child] = []
+        self.program = program
+        """Of those that are started from now on."""
         self.whole = Processes(
-            2,
-            ["a/0", "b/0"],
-            listen,
+            processes,
+            [f"{number}/0" for number in range(1, processes + 1)],
+            "tcp://127.0.0.1:0",
             settings={"same_host": SameHost.NEVER},
             limits=Limits(),
-            serving={"silence_seconds": 3.0, "resume_seconds": resume_seconds},
+            serving={"silence_seconds": 30.0, "resume_seconds": 60.0},
             rights=None,
             token_file=None,
             log_level=None,
             losses=self,
+            start=self.start,
         )
-        self.address = ""
-        self.pids: list[int] = []
+
+    async def start(self, end: socket.socket) -> Child:
+        self.children.append(child := Child(end.dup(), self.program))
+        return child
 
     def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
         self.told.put_nowait(f"{number} {end}: {', '.join(channels)}")
@@ -60,164 +101,221 @@ class Running:
     def processes_given_up(self, reason: str) -> None:
         self.told.put_nowait(reason)
 
-    def signal(self, number: int, kind: signal.Signals) -> None:
-        os.kill(self.pids[number - 1], kind)
+    async def hears(self, *told: str) -> None:
+        for each in told:
+            assert await self.told.get() == each
 
-    async def lose(self, number: int) -> None:
-        """Kill a process, and wait until it serves again."""
-        self.signal(number, signal.SIGKILL)
-        assert (await self.told.get()).startswith(f"{number} killed by SIGKILL: ")
-        assert await self.told.get() == f"{number} again"
-        (self.pids[number - 1],) = children() - {*self.pids}
+    async def lose(self, child: int) -> None:
+        """Kill the first process, which is this one of those that were started, and wait until it serves again."""
+        self.children[child].kill()
+        await self.hears("1 killed by SIGKILL: 1/0", "1 again")
 
-
-def children() -> set[int]:
-    """The processes that this one has started."""
-    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+    async def states(self) -> dict[str, str]:
+        told = await self.whole.carry_out(AskStatistics(), ANYBODY)
+        assert isinstance(told, Statistics)
+        return {each.channel: each.state for each in told.channels}
 
 
 @asynccontextmanager
-async def running(resume_seconds: float = 60.0, listen: str = "127.0.0.1:0") -> AsyncIterator[Running]:
-    async with asyncio.timeout(120.0):
-        exchange, before = Running(resume_seconds, listen), children()
-        try:
-            await exchange.whole.begin(exchange.over.set)
-            exchange.pids = sorted(children() - before)
-            async with ExchangeServer(exchange.whole.exchange, listen) as door:
-                exchange.address = door.address
-                await exchange.whole.opened(door.address)
-                yield exchange
-        finally:
-            await exchange.whole.aclose()
+async def running(processes: int = 2, program: Program = serve) -> AsyncIterator[Running]:
+    exchange = Running(processes, program)
+    try:
+        await exchange.whole.begin(exchange.over.set)
+        await exchange.whole.opened("tcp://127.0.0.1:1")
+        yield exchange
+    finally:
+        await exchange.whole.aclose()
 
 
+def port_of(exchange: Running, channel: str) -> object:
+    return exchange.whole.missing(channel).facts["port"]
+
+
+@simulated
 async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
     async with running() as exchange:
-        async with control(exchange.address) as orders:
-            await orders.add_stream("c", 2, schema=BATCH.schema)  # in the first process
-            await orders.remove(["c/0"])
-            await exchange.lose(1)
-            told = {each.channel: each.state for each in (await orders.statistics()).channels}
-        assert told == {"a/0": "broken", "b/0": "waiting", "c/1": "broken"}
-        assert await asyncio.to_thread(is_serving, exchange.address)
-        for channel in ("a/0", "c/1"):
-            with pytest.raises(ChannelAbortedError, match=r"killed by SIGKILL.*is lost"):
-                async with put(exchange.address, channel, BATCH.schema):
-                    pass
-            with pytest.raises(ChannelAbortedError, match=r"killed by SIGKILL.*is lost"):
-                async with get(exchange.address, channel) as receiver:
-                    await receiver.receive()
-        async with control(exchange.address) as orders:
-            await orders.reset(["a/0", "c/1"])
-        assert await move(exchange.address, "c/1", 1) == ROWS_OF_CHUNK
-        with pytest.raises(UnknownChannelError):
-            await describe(exchange.address, "c/0")
-        async with control(exchange.address) as orders:
-            await orders.remove(["c/1"])
-            await orders.add_stream("c", 2)
+        carry_out = exchange.whole.carry_out
+        await carry_out(AddStream("c", 2, None, Retention.ONCE), ANYBODY)  # in the first process
+        await carry_out(RemoveChannels(("c/0",)), ANYBODY)
+        port = port_of(exchange, "1/0")
+        exchange.children[0].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0, c/1", "1 again")
+        assert port_of(exchange, "1/0") == port_of(exchange, "c/1") == port
+        assert await exchange.states() == {"1/0": "broken", "2/0": "waiting", "c/1": "broken"}
+        await carry_out(ResetChannels(("1/0", "c/1")), ANYBODY)
+        assert await exchange.states() == {"1/0": "waiting", "2/0": "waiting", "c/1": "waiting"}
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "udp://127.0.0.1:0"])
-async def test_no_stream_goes_on_in_a_process_that_has_forgotten_it(listen: str) -> None:
-    async def produce(address: str) -> None:
-        async with put(address, "a/0", BATCH.schema, resume_seconds=60.0) as sender:
-            while True:
-                await sender.send(BATCH)
+@simulated
+async def test_channels_of_a_process_that_is_away_are_told_as_broken() -> None:
+    may_begin = asyncio.Event()
 
-    async def consume(address: str, has_begun: asyncio.Event) -> None:
-        async with get(address, "a/0", resume_seconds=60.0) as receiver:
-            async for _ in receiver:
-                has_begun.set()
+    async def late(line: Line) -> None:
+        await may_begin.wait()
+        await serve(line)
 
-    async with running(listen=listen) as exchange:
-        has_begun = asyncio.Event()
-        tasks = [produce(exchange.address), consume(exchange.address, has_begun)]
-        ends = asyncio.gather(*tasks, return_exceptions=True)
-        await has_begun.wait()
-        await exchange.lose(1)
-        for end in await ends:
-            assert isinstance(end, ResumeRefusedError)
-            assert "started again" in str(end)
-
-
-async def test_streams_of_other_processes_go_on() -> None:
-    async with (
-        running() as exchange,
-        put(exchange.address, "a/0", BATCH.schema) as sender,
-        get(exchange.address, "a/0") as receiver,
-    ):
-        await exchange.lose(2)
-        await sender.send(BATCH)
-        assert (await receiver.receive()).rows == 3
-        await sender.end(until=EndOutcome.ACCEPTED, closes_channel=True)
-        assert [message async for message in receiver] == []
-
-
-async def test_without_a_process_an_exchange_is_alive_and_not_ready() -> None:
-    async with running() as exchange, control(exchange.address) as orders:
-        exchange.signal(1, signal.SIGKILL)
-        await exchange.told.get()
-        assert not await asyncio.to_thread(is_serving, exchange.address)
-        assert await asyncio.to_thread(is_serving, exchange.address, service=LIVENESS)
-        assert [each.channel for each in (await orders.statistics()).channels] == ["b/0"]
+    async with running() as exchange:
+        exchange.program = late
+        exchange.children[0].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0")
+        assert not exchange.whole.exchange.readiness.is_ready
+        listed = await exchange.whole.carry_out(AskChannels(), ANYBODY)
+        assert isinstance(listed, Channels)
+        whole = await exchange.whole.figures()
+        for told in [each.traffic for each in listed.channels], whole.channels:
+            assert [(each.channel, each.state) for each in told] == [("1/0", "broken"), ("2/0", "waiting")]
+            assert told[0].reason == "process 1 of the exchange has ended, and is not started again yet"
+        assert whole.whole["lost_processes"] == 1
         with pytest.raises(PeerGoneError, match="until it was started again"):
-            await describe(exchange.address, "a/0")
-        assert await exchange.told.get() == "1 again"
-        assert (await exchange.whole.figures()).whole["lost_processes"] == 1
+            await exchange.whole.carry_out(ResetChannels(("1/0", "2/0")), ANYBODY)
+        may_begin.set()
+        await exchange.hears("1 again")
+        assert exchange.whole.exchange.readiness.is_ready
 
 
+@simulated
 async def test_an_order_under_way_fails_with_its_process() -> None:
-    async with running() as exchange:
-        exchange.signal(1, signal.SIGSTOP)
-        asked = asyncio.create_task(exchange.whole.carry_out(ResetChannels(("a/0",)), ANYBODY))
-        assert await asyncio.wait({asked}, timeout=0.1) == (set(), {asked})
-        exchange.signal(1, signal.SIGKILL)
+    async def silent(line: Line) -> None:
+        await line.read()
+        await line.write(Begun(1, 0, 0))
+        while not isinstance(order := await line.read(), Order) or order.name != "carry_out":
+            pass  # it answers nothing
+
+    async with running(1, silent) as exchange:
         with pytest.raises(PeerGoneError, match="what was asked with it"):
-            await asked
+            await exchange.whole.carry_out(ResetChannels(("1/0",)), ANYBODY)
 
 
-async def test_an_exchange_whose_processes_are_lost_too_often_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_MOST_STARTS", 2)
+@simulated
+async def test_an_exchange_whose_process_is_lost_too_often_ends() -> None:
     async with running() as exchange:
-        await exchange.lose(1)
-        await exchange.lose(2)
-        assert not exchange.whole.has_failed
-        exchange.signal(1, signal.SIGKILL)
-        assert await exchange.told.get() == "1 killed by SIGKILL: a/0"
-        assert await exchange.told.get() == "its processes were started again 2 times within 60 s"
+        for child in (0, 2, 3, 4, 5):
+            await exchange.lose(child)
+            await asyncio.sleep(110)
+        assert not exchange.over.is_set()
+        exchange.children[6].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0")
+        await exchange.hears("process 1 of the exchange was started again 5 times within 10 minutes")
         await exchange.over.wait()
         assert exchange.whole.has_failed
 
 
-async def test_a_process_that_hangs_for_long_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_HANGS_SECONDS", 5.0)
-    monkeypatch.setattr(processes, "_LEAST_HANGING_SECONDS", 0.0)
-    async with running(resume_seconds=0.0) as exchange:
-        exchange.signal(1, signal.SIGSTOP)
-        assert await exchange.told.get() == "1 it did not answer, and was killed: a/0"
-        assert await exchange.told.get() == "1 again"
-
-
-async def test_an_exchange_whose_processes_die_at_their_start_ends(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(processes, "_BETWEEN_STARTS_SECONDS", 0.0)
+@simulated
+async def test_starts_count_no_more_after_a_while() -> None:
     async with running() as exchange:
-        monkeypatch.setattr(sys, "executable", "/bin/false")
-        exchange.signal(1, signal.SIGKILL)
-        await exchange.told.get()
-        assert "times within" in await exchange.told.get()
-    assert caplog.text.count("cannot be started again") == 5
+        for child in (0, 2, 3, 4, 5, 6, 7):
+            await exchange.lose(child)
+            await asyncio.sleep(121)
+        assert not exchange.over.is_set()
 
 
-async def test_a_process_whose_start_is_refused_is_tried_until_it_serves(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(processes, "_BETWEEN_REFUSALS_SECONDS", 0.0)
+@simulated
+async def test_each_process_has_starts_of_its_own() -> None:
+    async with running(8) as exchange:
+        for child in exchange.children[:]:
+            child.kill()
+        told = [await exchange.told.get() for _ in range(16)]
+        assert sorted(each for each in told if "again" in each) == [f"{number} again" for number in range(1, 9)]
+        assert not exchange.over.is_set()
+
+
+@simulated
+async def test_an_exchange_whose_process_dies_at_each_start_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def dead(line: Line) -> None:
+        await line.read()
+
     async with running() as exchange:
-        with monkeypatch.context() as refusing:
-            refusing.setattr(sys, "executable", "/nowhere/python")
-            exchange.signal(1, signal.SIGKILL)
+        exchange.program = dead
+        exchange.children[0].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0")
+        await exchange.hears("process 1 of the exchange was started again 5 times within 10 minutes")
+    assert caplog.text.count("it ended before it was ready (exit code 0)") == 5
+
+
+@simulated
+async def test_a_start_that_is_refused_is_tried_until_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as exchange:
+        port = port_of(exchange, "1/0")
+        exchange.children[0].kill()
+        await exchange.children[0].wait()
+        with socket.create_server(("127.0.0.1", int(str(port)))):  # somebody else has its port
+            await exchange.hears("1 killed by SIGKILL: 1/0")
+            await asyncio.sleep(60)
+            assert caplog.text.count("process 1 of the exchange cannot be started again: ") == 12
+            assert await exchange.states() == {"1/0": "broken", "2/0": "waiting"}
+        await exchange.hears("1 again")
+        assert not exchange.over.is_set()
+
+
+@simulated
+async def test_a_process_that_hangs_for_long_is_started_again() -> None:
+    async def hanging(line: Line) -> None:
+        await line.read()
+        await line.write(Begun(1, 0, 0))
+        await asyncio.Event().wait()
+
+    async with running(1, hanging) as exchange:
+        exchange.program = serve
+        with pytest.raises(PeerTimeoutError, match="process 1 of the exchange does not answer"):
+            await exchange.states()
+        assert not exchange.whole.exchange.readiness.is_ready
+        await exchange.hears("1 it did not answer, and was killed: 1/0", "1 again")
+        assert await exchange.states() == {"1/0": "broken"}
+
+
+@simulated
+async def test_an_order_over_several_processes_is_carried_out_by_each() -> None:
+    async with running(3) as exchange:
+        for child in exchange.children[:2]:
+            child.kill()
+        for _ in range(4):
             await exchange.told.get()
-            await until(lambda: caplog.text.count("cannot be started again") > 5)
-        assert await exchange.told.get() == "1 again"
+        names = "2/0", "3/0", "1/0"
+        reset = await exchange.whole.carry_out(ResetChannels(names), ANYBODY)
+        assert isinstance(reset, Changed)
+        assert tuple(each.channel for each in reset.channels) == names
+        assert set((await exchange.states()).values()) == {"waiting"}
+        await exchange.whole.carry_out(RemoveChannels(names[1:]), ANYBODY)
+        assert await exchange.states() == {"2/0": "waiting"}
+
+
+@simulated
+async def test_an_order_that_one_process_refuses_changes_nothing() -> None:
+    async with (
+        running() as exchange,
+        put(f"tcp://127.0.0.1:{port_of(exchange, '2/0')}", "2/0", pa.schema([("x", pa.int64())])),
+    ):
+        with pytest.raises(ChannelInUseError, match="2/0"):
+            await exchange.whole.carry_out(RemoveChannels(("1/0", "2/0")), ANYBODY)
+        assert [*await exchange.states()] == ["1/0", "2/0"]
+
+
+@simulated
+async def test_an_error_of_a_process_is_told() -> None:
+    async def no_reply(*_: object) -> object:
+        return lambda: None  # which cannot be sent
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_process, "carry_out", no_reply)
+        async with running(1) as exchange:
+            with pytest.raises(PeerGoneError):
+                await exchange.states()
+            assert "pickle" in await exchange.told.get()
+
+
+class _Unreadable:
+    def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+        return int, ("no number",)
+
+
+@simulated
+async def test_an_answer_that_cannot_be_read_ends_its_process() -> None:
+    async def stammering(line: Line) -> None:
+        await line.read()
+        await line.write(Begun(1, 0, 0))
+        await line.write(OrderOutcome(0, _Unreadable()))
+        await asyncio.Event().wait()
+
+    async with running(1, stammering) as exchange:
+        reason = "ValueError(\"invalid literal for int() with base 10: 'no number'\")"
+        await exchange.hears(f"1 an answer of it cannot be read: {reason}: 1/0")

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from permitflow.client import control, describe
+from permitflow.client import Security, control, describe, put
 from permitflow.client.diagnosis import explained
 from permitflow.client.health import is_serving
 from permitflow.errors import (
@@ -30,6 +31,7 @@ from tests.support.certificates import LOCAL, PAST, Certificates
 from tests.support.serving import address_of
 
 CHANNELS = ["orders/0", "orders/1", "orders/2"]
+SCHEMA = pa.schema([("x", pa.int64())])
 
 
 Running = tuple["subprocess.Popen[str]", Iterator[dict[str, Any]], str]
@@ -93,15 +95,6 @@ async def test_whoever_dials_the_door_reaches_every_channel(door: str) -> None:
         await describe(door, "orders/2")
 
 
-async def test_an_order_over_several_processes_changes_nothing(door: str) -> None:
-    names = ["other/0", "other/1"]
-    async with control(door) as orders:
-        with pytest.raises(InvalidParametersError, match="an order for each"):
-            await orders.remove(names)
-    async with control(door) as orders:
-        assert [each.traffic.channel for each in await orders.channels(names)] == names
-
-
 async def test_channels_of_several_processes_keep_no_rows(door: str) -> None:
     async with control(door) as orders:
         with pytest.raises(RetentionError, match="other/0"):
@@ -157,6 +150,21 @@ async def test_an_exchange_is_ready_again_once_all_processes_answer() -> None:
     told = [line.partition(": ")[0] for line in errors.splitlines()]
     who = "process 1 of the exchange"
     assert (code, told) == (0, [f"{who} has not answered for 8 s", f"{who} answers again"])
+
+
+@pytest.mark.long
+async def test_changed_files_that_cannot_be_used_are_told_once(tmp_path: Path) -> None:
+    tokens, own = tmp_path / "tokens", tmp_path / "own"
+    for file in tokens, own:
+        file.write_text("a-token-of-somebody")
+    with serving("--stream", "orders:2", "--processes", "2", "--quiet", "--token-file", str(tokens)) as process:
+        door = address_of(process)
+        tokens.write_text("")
+        for channel in ("orders/0", "orders/1"):
+            async with put(door, channel, SCHEMA, security=Security(token_file=own)) as sender:
+                await sender.end()
+        _, _, errors = stop(process, signal.SIGTERM)
+    assert errors.count("changed files cannot be used") == 1
 
 
 @pytest.mark.long
