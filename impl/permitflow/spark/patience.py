@@ -63,8 +63,8 @@ class Patience:
         self._first = self._first or error
         self._attempts += 1
         waited = self._clock() - self._began
-        seconds = next(self._pauses)
-        if waited + seconds >= self._timeout_seconds:
+        left_seconds = self._timeout_seconds - waited
+        if left_seconds <= 0:
             error.add_note(
                 f"tried {self._attempts} times in {waited:.1f} s (option timeoutSeconds: {self._timeout_seconds:g}), "
                 f"for {in_words(self._channels)}"
@@ -72,4 +72,4 @@ class Patience:
             if str(error) != str(self._first):  # as a note, because Spark shows no causes
                 error.add_note(f"it began with {type(self._first).__name__}: {self._first}")
             raise error
-        self._pause(seconds)
+        self._pause(min(next(self._pauses), left_seconds))  # there is a last attempt at the deadline
