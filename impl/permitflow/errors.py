@@ -1187,10 +1187,11 @@ class TaskRetryError(PermitflowError):
     partition: int
     attempt: int  # Spark's taskAttemptId: no other attempt has it
     reason: str = (
-        "rows of the first attempt may have been consumed already and would come twice; run the whole job again, and "
-        "without speculation, or write with delivery=staged, which takes second attempts"
+        "it is written for the second time, and rows of the first attempt may have been consumed already and would "
+        "come twice; run the whole job again, and without speculation, or write with delivery=staged, which takes "
+        "second attempts"
     )
-    text = "partition {partition} is written for the second time (task attempt {attempt}): {reason}"
+    text = "task attempt {attempt} may not write partition {partition}: {reason}"
 
 
 class JobTotalError(PermitflowError):
@@ -1203,9 +1204,9 @@ class JobTotalError(PermitflowError):
     taken: int
     sending: int  # streams of attempts that are still open
     text = (
-        "{rows} rows of job {job!r} count in channel {channel!r}, and the exchange has taken {taken} ({sending} "
-        "attempts still send): an attempt that does not count has sent rows, or the exchange was restarted meanwhile; "
-        "run the whole job again, into a new channel"
+        "{rows} rows of job {job!r} count in channel {channel!r}, and the exchange has taken {taken} since it was "
+        "started ({sending} attempts still send): an attempt that does not count has sent rows, or the exchange was "
+        "started again meanwhile, and may have others from before; run the whole job again, into a new channel"
     )
 
 

@@ -473,9 +473,10 @@ class BlockingSink(_BlockingStream[HeldSender]):
         return is_open and held.wanted_end is None
 
     def close(self) -> None:
-        """Release this end in any state; never waits for the peer.  Closing twice is harmless.
+        """Release this end in any state; waits for the peer only behind ``begin_abort``, for 5 s at most.
 
-        Without ``end``, batches that are still queued are dropped; a warning says so, unless an exception does.
+        Closing twice is harmless.  Without ``end``, batches that are still queued are dropped; a warning says so, unless
+        an exception does.
         """
         if self._has_queued and self._lacks_end and sys.exception() is None:
             _log.warning(LEFT_ADVICE, self.name)
@@ -822,7 +823,7 @@ def open_sink(
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
             ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``,
-            ``spread_over``, ``job_channels`` and ``job_since_row``, as for ``aio.put``.  The recorder is used in
+            ``spread_over``, ``job_channels``, ``job_since_row`` and ``job_log_id``, as for ``aio.put``.  The recorder is used in
             another thread.
 
     Raises:

@@ -374,7 +374,7 @@ def test_a_second_attempt_is_refused_where_rows_of_the_first_are(
 ) -> None:
     tasks = Tasks(options, monkeypatch)
     tasks.run(Attempt(3, number=0, attempt=8))
-    with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
+    with pytest.raises(TaskRetryError, match="partition 3: it is written for the second time") as caught:
         tasks.run(Attempt(3, number=1, attempt=9))
     assert (caught.value.partition, caught.value.attempt) == (3, 9)
     assert "Spark's log has the error of the one before it" in "".join(format_exception_only(caught.value))
