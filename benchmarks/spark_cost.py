@@ -5,7 +5,7 @@
 
 `permitflow serve` with the default window, a producer with its rows in memory or a consumer that counts them, and a
 session as `permitflow.spark.configure` makes it, with Java's own defaults: all of them share the machine.  Counted are
-all processes of the session, the exchange, and the producer or consumer, from when all of them have started.  Rows that
+Java, Spark's Python workers, the exchange, and the producer or consumer, from when all of them have started.  Rows that
 are read go into Spark's own sink `noop`.  A Python source with its rows in memory, and a Python sink that throws its
 rows away, show what Spark itself takes to hand rows over.
 """
@@ -33,7 +33,7 @@ from permitflow.client import SameHost, get, put
 from permitflow.exchange import stream_channels
 from permitflow.spark.local_session import local_session
 
-STREAM = "orders"
+STREAM, PARQUET = "orders", "Parquet"
 ROWS = 20_000_000
 COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -49,7 +49,7 @@ CARRIERS = {
 }
 
 Way = Callable[[], list[float]]
-"""Processor seconds of the session, the exchange, and the producer or consumer; and seconds."""
+"""Processor seconds of Java, the workers, the exchange, and the producer or consumer; and seconds."""
 
 
 # Beside the session: ready, then told to go, then done; it ends with the pipe.
@@ -103,14 +103,18 @@ def processor_seconds(pid: int) -> float:
 
 
 def cost(run: Callable[[], None], beside: tuple[int, ...] = ()) -> list[float]:
-    """Run a job; processor seconds of the session, whose driver is a child of this process, and of others; seconds."""
-    (driver,) = (each.pid for each in psutil.Process().children() if each.name() == "java")
-    pids = (driver, *beside)
-    before, began = [*map(processor_seconds, pids)], time.perf_counter()
+    """Run a job; processor seconds of Java, a child of this process, of its workers, and of others; seconds."""
+    (java,) = (each for each in psutil.Process().children() if each.name() == "java")
+
+    def used() -> list[float]:
+        own = sum(java.cpu_times()[:2])
+        return [own, processor_seconds(java.pid) - own, *map(processor_seconds, beside)]
+
+    before, began = used(), time.perf_counter()
     run()
     seconds = time.perf_counter() - began
-    used = [processor_seconds(pid) - start for pid, start in zip(pids, before, strict=True)]
-    return [*used, *[0.0] * (3 - len(used)), seconds]
+    found = [after - start for after, start in zip(used(), before, strict=True)]
+    return [*found, *[0.0] * (4 - len(found)), seconds]
 
 
 def noop(data: DataFrame) -> None:
@@ -152,7 +156,7 @@ def reading(spark: SparkSession, rows: int, window: tuple[str, ...], _: list[int
         noop(stream.options(address=address, stream=STREAM, channels=SLOTS, sameHost=same_host).load())
 
     ways: dict[str, Way] = {
-        "Parquet": lambda: cost(lambda: noop(spark.read.parquet(file))),
+        PARQUET: lambda: cost(lambda: noop(spark.read.parquet(file))),
         "a source with its rows in memory": lambda: cost(lambda: noop(memory)),
     }
     for carrier, (listen, same_host) in CARRIERS.items():
@@ -181,7 +185,7 @@ def writing(spark: SparkSession, rows: int, window: tuple[str, ...], batches: li
 
     default = spark.conf.get(BATCH_ROWS) or ""
     ways: dict[str, Way] = {
-        "Parquet": lambda: cost(write_parquet),
+        PARQUET: lambda: cost(write_parquet),
         "a sink that throws rows away": lambda: cost(data.write.format(NullSink.name()).mode("append").save),
     }
     ways |= {carrier: partial(through, carrier, default) for carrier in CARRIERS}
@@ -211,12 +215,15 @@ def main() -> None:
         ways = ways_of(spark, rows, window, options.batch_rows, Path(folder))
         in_turns(ways, WARM_UP_ROUNDS)
         found = in_turns(ways, options.rounds)
-    heads = ("of the session", "of the exchange", "of the producer or consumer", "seconds")
+    heads = ("of Java", "of the workers", "of the exchange", "of the producer or consumer", "seconds")
     print(f"{rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
+    whole = {way: Series.of(sum(run[:-1]) for run in runs) for way, runs in found.items()}
     print(
         table(
             [
-                {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
+                {"way": way}
+                | {head: Series.of(run[at] for run in runs) for at, head in enumerate(heads)}
+                | {"all ÷ Parquet": whole[way].ratio_to(whole[PARQUET])}
                 for way, runs in found.items()
             ]
         )
