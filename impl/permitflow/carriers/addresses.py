@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -24,6 +25,8 @@ _FORMS = " or ".join(f"{each}host:port" for each in _WRITTEN)
 
 _LAST_PORT = 65_535
 # Words that gRPC takes for a scheme, with something else than a port behind the colon.
+_MOST_KNOWN = 256
+"""Addresses that are not taken apart again: each stream asks for the parts of its own several times."""
 _SCHEMES_OF_GRPC = {"unix", "unix-abstract", "vsock", "dns", "ipv4", "ipv6", "xds"}
 
 
@@ -45,6 +48,13 @@ def parsed(address: str, *, least_port: int = 1) -> Address:
     Raises:
         InvalidParametersError: the address has another form, such as a list, or the scheme of another protocol.
     """
+    if not isinstance(address, str):
+        raise InvalidParametersError(name="address", value=address, rule="must be text, as in localhost:50051")
+    return _parsed(address, least_port)
+
+
+@lru_cache(_MOST_KNOWN)
+def _parsed(address: str, least_port: int) -> Address:
     rule = _broken_rule(address, least_port)
     if rule:
         raise InvalidParametersError(name="address", value=address, rule=rule)
@@ -61,6 +71,11 @@ def several(text: str) -> tuple[str, ...]:
     """
     if not isinstance(text, str):
         parsed(text)  # which says what is wrong
+    return _several(text)
+
+
+@lru_cache(_MOST_KNOWN)
+def _several(text: str) -> tuple[str, ...]:
     found = tuple(written(parsed(each.strip())) for each in text.split(","))
     for each in found:
         if found.count(each) > 1:
@@ -100,10 +115,8 @@ def is_loopback(host: str) -> bool:
         return host.rstrip(".").lower() == "localhost"
 
 
-def _broken_rule(address: object, least_port: int) -> str:
+def _broken_rule(address: str, least_port: int) -> str:
     """What is wrong with an address, as "must be …"; empty if nothing is."""
-    if not isinstance(address, str):
-        return "must be text, as in localhost:50051"
     if "," in address:  # gRPC would use any of them
         return "must be a single host:port here"
     scheme, separator, _ = address.rpartition("://")
