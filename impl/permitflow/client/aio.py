@@ -184,6 +184,7 @@ async def put(
     spread_over: int = 0,
     job_channels: Sequence[str] = (),
     job_since_row: int | None = None,
+    job_log_id: str = "",
     resume_seconds: float | None = None,
     security: Security | None = None,
     byte_window: int | None = None,
@@ -212,6 +213,8 @@ async def put(
             refuses if it lacks one, before any row of the job has come.
         job_since_row: of a job that writes into a channel that keeps its rows: the channel's next row when the job was
             planned, so that an exchange that was started again takes no rows of others for the job's.  None: not known.
+        job_log_id: the log in which that row is counted, as in ``ChannelPosition``; the exchange refuses if the channel
+            has another one, because it was removed and added since.  Empty: not known.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -223,8 +226,8 @@ async def put(
         ResumeTimeoutError, ResumeRefusedError: the connection was lost, and the stream could not go on.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
-        ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began; or
-            no row of the job that failed has come there.
+        ChannelResetError: the channel was reset, or removed and added, since the job of the attempt, of the total, or
+            that failed, began; or no row of the job that failed has come there.
         TaskRetryError: another attempt at the same task may have sent rows, or is a later one.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
@@ -254,6 +257,7 @@ async def put(
                     spread_over=spread_over,
                     job_channels=tuple(job_channels),
                     job_since_row=job_since_row,
+                    job_log_id=job_log_id,
                     compression=able,
                     resume=resume,
                     byte_window=0 if byte_window is None else require_byte_window(byte_window),

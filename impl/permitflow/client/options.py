@@ -47,6 +47,7 @@ class PutOptions(EndOptions, total=False):
     spread_over: int
     job_channels: Sequence[str]
     job_since_row: int | None
+    job_log_id: str
 
 
 def counts_its_end(options: PutOptions) -> bool:

@@ -25,7 +25,7 @@ from permitflow.exchange.admission import Slot
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
-from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
+from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, require_log
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.names import require_once_each
@@ -117,6 +117,7 @@ class _Producer:
         with self._access.hiding():
             self._stream = self._stream_of(put)
         if put.failed_job and put.staging is None:
+            require_log(put, self._exchange.served(put.channel).log_id)
             self._exchange.hear_failed(put.failed_job, put.channel, put.job_since_row)
         await self._stream.serve(put, schema)
 

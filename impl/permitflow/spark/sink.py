@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 from uuid import uuid4
@@ -167,9 +168,10 @@ def _require_producible(channel: "ChannelTraffic") -> None:
     raise ChannelClosedError(end=f"sender of channel {name!r} ({why})")
 
 
-def _next_rows(channels: "Iterable[ChannelTraffic]") -> dict[str, int]:
-    """The next row of each channel that keeps its rows."""
-    return {told.channel: told.kept.next_row for told in channels if told.kept is not None}
+def _beginnings(channels: "Iterable[ChannelTraffic]") -> dict[str, "PutOptions"]:
+    """The next row of each channel that keeps its rows, and its log."""
+    kept = [(told.channel, told.kept) for told in channels if told.kept is not None]
+    return {channel: {"job_since_row": each.next_row, "job_log_id": each.log_id} for channel, each in kept}
 
 
 # Arrow has these in every release of Spark.
@@ -254,8 +256,8 @@ class _Sending:
         self._schema = schema
         if options.key:
             self._splitter()
-        self._since_rows = _next_rows(self._require_single_places())
-        """The next row of each channel that keeps its rows, when the job was planned, as far as it is known."""
+        self._since = _beginnings(self._require_single_places())
+        """Where the logs of channels that keep their rows ended when the job was planned, as far as it is known."""
 
     def _require_single_places(self) -> "Sequence[ChannelTraffic]":
         """Of several exchanges, what they tell of the channels."""
@@ -279,6 +281,12 @@ class _Sending:
         """What an exchange must have before it takes rows; of several, each has some."""
         exchange = self._options.exchange
         return () if len(several(exchange.address)) > 1 else exchange.channels[-MOST_CHANNELS:]
+
+    @property
+    def _asked_before(self) -> "PutOptions":
+        """What the exchange need not compare again for each of a task's streams; several are asked by each stream."""
+        is_divided = len(several(self._options.exchange.address)) > 1
+        return {} if is_divided else {"spread_over": 0, "job_channels": ()}
 
     def channel_of(self, context: TaskContext) -> str:
         """The channel of a task: number p modulo n without a key; any of them with one."""
@@ -319,16 +327,21 @@ class _Sending:
         wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
         with ExitStack() as stack:
 
-            def reach(channel: str) -> "BlockingSink":
-                opened = self._opened(channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt)
-                return stack.enter_context(opened)
+            def reach(channel: str, **asked: Unpack["PutOptions"]) -> "BlockingSink":
+                stated: PutOptions = {"wanted": wanted, "record": streams.record, "staging": staging, "attempt": attempt}
+                stated.update(asked)
+                return stack.enter_context(self._opened(channel, **stated))
+
+            reach_next = partial(reach, **self._asked_before)
 
             for parts in routed:
                 new = [channel for channel in parts if channel not in sinks]
                 # If the first one refuses the task, as for its schema, the others are to stay as they are.
-                for channel, opened in zip(new, _at_once(reach, new[:1]) + _at_once(reach, new[1:]), strict=True):
-                    sinks[channel] = opened
-                    streams.add(opened)
+                opened = [reach(channel) for channel in new[:1] if not sinks]
+                opened += _at_once(reach_next, new[len(opened) :])
+                for channel, sink in zip(new, opened, strict=True):
+                    sinks[channel] = sink
+                    streams.add(sink)
                 for channel, part in parts.items():
                     for chunk in slices(part, self._options.chunk_rows or part.num_rows):
                         sinks[channel].send(conform(chunk, sinks[channel].schema))
@@ -372,7 +385,7 @@ class _Sending:
             "security": exchange.security,
             "spread_over": self._spread_over,
             "job_channels": self._job_channels,
-            "job_since_row": self._since_rows.get(channel),
+            **self._since.get(channel, {}),
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds
@@ -470,8 +483,8 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             channels = orders.statistics(exchange.channels).channels
         for told in channels:
             _require_producible(told)
-        self._since_rows = _next_rows(channels)
-        self._is_kept = bool(self._since_rows)
+        self._since = _beginnings(channels)
+        self._is_kept = bool(self._since)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.

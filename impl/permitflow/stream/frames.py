@@ -155,6 +155,8 @@ class Put(Opening):
     """Channels into which other tasks of the job write; the exchange refuses if it lacks one."""
     job_since_row: int | None = None
     """The next row of a channel that keeps its rows, when the job was planned: earlier ones are not its own."""
+    job_log_id: str = ""
+    """The log in which that row is counted; empty: not known.  The exchange refuses if the channel has another one."""
 
 
 @dataclass(frozen=True, slots=True)

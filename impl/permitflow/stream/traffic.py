@@ -45,6 +45,7 @@ FIGURES: Mapping[str, str] = {
     "purged_rows": "Rows that an administrator has dropped; they are among rows_out.",
     "expired_rows": "Rows that have expired before all consumers had acknowledged them; they are among rows_out.",
     "expired_row": "All rows before it are gone, though a consumer may need them; 0: none has expired.",
+    "log_id": "The log in which its rows are counted: another one once the channel was removed and added anew.",
     "kept_bytes": "Bytes of kept rows in memory, whole batches: above expire_bytes the oldest expire.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
@@ -65,6 +66,7 @@ class KeptRows:
     expired_row: int = 0
     kept_bytes: int = 0
     in_doubt_rows: int = 0
+    log_id: str = ""
 
     @property
     def first_kept_row(self) -> int:

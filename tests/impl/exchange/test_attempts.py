@@ -116,7 +116,7 @@ async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Rete
         await job.send(1)
         with pytest.raises(TaskRetryError, match="task attempt 2"):
             await job.send(2)
-        with pytest.raises(ChannelAbortedError, match="partition 0 is written for the second time"):
+        with pytest.raises(ChannelAbortedError, match="partition 0: it is written for the second time"):
             await job.read()
 
 
@@ -249,6 +249,17 @@ async def test_a_late_abort_after_a_restart_spares_other_jobs(tmp_path: Path, si
                     async with put(address, CHANNEL, SCHEMA, failed_job="job", job_since_row=since_row) as sender:
                         sender.abort("it has failed")
                 assert exchange.statistics()[0].state == ("broken" if breaks else "open")
+
+
+async def test_a_job_that_was_planned_with_another_log_is_over() -> None:
+    """The job was planned with the log of the removed one."""
+    async with world(Retention.REPLAY) as job:
+        await job.send(1, job="another")
+        for stated in ({"attempt": TaskAttempt("job", 0, 1)}, {"total": JobTotal("job", 0)}, {"failed_job": "job"}):
+            options: Any = {**stated, "job_since_row": 0, "job_log_id": "removed"}
+            with pytest.raises(ChannelResetError, match="removed and added"):
+                await put(job.address, CHANNEL, SCHEMA, **options).__aenter__()
+        assert job.exchange.statistics()[0].state == "open"
 
 
 @BOTH

@@ -740,6 +740,7 @@ class ReplayChannel:
                 published_rows=books.excess_rows,
                 expired_row=books.expired_row,
                 kept_bytes=self.store.kept_bytes,
+                log_id=self.log_id,
             ),
         )
 

@@ -209,7 +209,7 @@ class Get(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., with_time: bool = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "spread_over", "failed_job", "job_channels", "job_since_row", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "spread_over", "failed_job", "job_channels", "job_since_row", "job_log_id", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +224,7 @@ class Put(_message.Message):
     FAILED_JOB_FIELD_NUMBER: _ClassVar[int]
     JOB_CHANNELS_FIELD_NUMBER: _ClassVar[int]
     JOB_SINCE_ROW_FIELD_NUMBER: _ClassVar[int]
+    JOB_LOG_ID_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
@@ -241,10 +242,11 @@ class Put(_message.Message):
     failed_job: str
     job_channels: _containers.RepeatedScalarFieldContainer[str]
     job_since_row: int
+    job_log_id: str
     same_host: SameHostOffer
     compression: CompressionOffer
     resume: ResumeOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., spread_over: _Optional[int] = ..., failed_job: _Optional[str] = ..., job_channels: _Optional[_Iterable[str]] = ..., job_since_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., spread_over: _Optional[int] = ..., failed_job: _Optional[str] = ..., job_channels: _Optional[_Iterable[str]] = ..., job_since_row: _Optional[int] = ..., job_log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
     __slots__ = ("protocol_version", "stream", "flow", "parameters", "byte_window", "schema", "first_row", "same_host", "compression", "resume")
@@ -694,7 +696,7 @@ class ChannelTraffic(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ..., expired_rows: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
-    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row", "kept_bytes", "in_doubt_rows")
+    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row", "kept_bytes", "in_doubt_rows", "log_id")
     class AcknowledgedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -709,6 +711,7 @@ class Kept(_message.Message):
     EXPIRED_ROW_FIELD_NUMBER: _ClassVar[int]
     KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     IN_DOUBT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
     next_row: int
     acknowledged: _containers.ScalarMap[str, int]
     staged_rows: int
@@ -716,7 +719,8 @@ class Kept(_message.Message):
     expired_row: int
     kept_bytes: int
     in_doubt_rows: int
-    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ..., kept_bytes: _Optional[int] = ..., in_doubt_rows: _Optional[int] = ...) -> None: ...
+    log_id: str
+    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ..., kept_bytes: _Optional[int] = ..., in_doubt_rows: _Optional[int] = ..., log_id: _Optional[str] = ...) -> None: ...
 
 class ChannelsRequest(_message.Message):
     __slots__ = ("channels", "first")
