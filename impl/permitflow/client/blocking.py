@@ -475,8 +475,8 @@ class BlockingSink(_BlockingStream[HeldSender]):
     def close(self) -> None:
         """Release this end in any state; waits for the peer only behind ``begin_abort``, for 5 s at most.
 
-        Closing twice is harmless.  Without ``end``, batches that are still queued are dropped; a warning says so, unless
-        an exception does.
+        Closing twice is harmless.  Without ``end``, batches that are still queued are dropped; a warning says so,
+        unless an exception does.
         """
         if self._has_queued and self._lacks_end and sys.exception() is None:
             _log.warning(LEFT_ADVICE, self.name)
@@ -823,8 +823,8 @@ def open_sink(
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
             ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``,
-            ``spread_over``, ``job_channels``, ``job_since_row`` and ``job_log_id``, as for ``aio.put``.  The recorder is used in
-            another thread.
+            ``spread_over``, ``job_channels``, ``job_since_row`` and ``job_log_id``, as for ``aio.put``.  The recorder
+            is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

@@ -328,7 +328,12 @@ class _Sending:
         with ExitStack() as stack:
 
             def reach(channel: str, **asked: Unpack["PutOptions"]) -> "BlockingSink":
-                stated: PutOptions = {"wanted": wanted, "record": streams.record, "staging": staging, "attempt": attempt}
+                stated: PutOptions = {
+                    "wanted": wanted,
+                    "record": streams.record,
+                    "staging": staging,
+                    "attempt": attempt,
+                }
                 stated.update(asked)
                 return stack.enter_context(self._opened(channel, **stated))
 

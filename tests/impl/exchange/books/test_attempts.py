@@ -35,7 +35,9 @@ def test_an_attempt_is_refused_once_rows_of_another_one_came() -> None:
     books = AttemptBooks()
     first = begin(books, 7)
     for _ in ("alive", "over"):
-        with pytest.raises(TaskRetryError, match="task attempt 8 may not write partition 0: it is written for the second time"):
+        with pytest.raises(
+            TaskRetryError, match="task attempt 8 may not write partition 0: it is written for the second time"
+        ):
             begin(books, 8)
         first.end()
     begin(books, 8, partition=1)
@@ -131,7 +133,9 @@ def test_a_total_must_be_what_ended_attempts_have_sent() -> None:
     books = AttemptBooks()
     first, second = begin(books), begin(books, partition=1, rows=5)
     first.end()
-    with pytest.raises(JobTotalError, match=r"15 rows of job 'j' count .* has taken 15 since it was started \(1 attempts still send"):
+    with pytest.raises(
+        JobTotalError, match=r"15 rows of job 'j' count .* has taken 15 since it was started \(1 attempts still send"
+    ):
         books.require_total(JobTotal("j", 15), "a")
     second.end()
     second.end()  # a stream that leaves after its end
