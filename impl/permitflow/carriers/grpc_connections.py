@@ -3,10 +3,11 @@
 Linux lists a process's sockets in ``/proc/self/fd``.  Elsewhere none is found, and nobody is hung up on.
 """
 
+import errno
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -54,44 +55,89 @@ class Traffic(NamedTuple):
     """Of what this end has sent, as much as the peer's kernel has."""
 
 
-class _Entry(NamedTuple):
+class Look(NamedTuple):
+    """What a look has found."""
+
+    come: list[Name]
+    """Since the last look."""
+    gone: list[Name]
+    is_whole: bool = True
+    """False: there was no free descriptor to look with, and others may have come."""
+
+
+class _Connection(NamedTuple):
+    name: Name
+    host: str
+    """The address that was dialled."""
+
+    def is_of(self, hosts: Collection[str]) -> bool:
+        """Is it of a server that listens at these addresses?"""
+        return not {self.host, "0.0.0.0", "::"}.isdisjoint(hosts)
+
+
+class Entry(NamedTuple):
+    """An open socket of this process."""
+
     descriptor: str
     socket: str
     """The kernel's name of it, which no later socket has."""
+
+    @property
+    def is_there(self) -> bool:
+        """Is it open?  This takes no descriptor."""
+        with suppress(OSError):
+            return os.readlink(f"{_DESCRIPTORS}/{self.descriptor}") == self.socket
+        return False
 
 
 class GrpcConnections:
     """The connections that were accepted at one port of this process."""
 
-    def __init__(self, port: int) -> None:
-        """Look at none yet."""
-        self._port = port
-        self._entries: dict[_Entry, Name | None] = {}
-        self._by_name: dict[Name, _Entry] = {}
-        self._listening: list[_Entry] = []
-        """The sockets that accept them."""
+    def __init__(self, port: int, own: Collection[Entry] = ()) -> None:
+        """Look at none yet.
 
-    def look(self) -> tuple[list[Name], list[Name]]:
-        """Names that have come since the last look, and names that have gone; some microseconds for each descriptor."""
+        Args:
+            port: of the server.
+            own: sockets, with those of the server among them: others may listen at the same port of another address.
+                None: nobody does.
+        """
+        self._port, self._own = port, own
+        self._entries: dict[Entry, _Connection | None] = {}
+        self._by_name: dict[Name, Entry] = {}
+        self._listening: dict[Entry, str] = {}
+        """The sockets that accept them, and their addresses."""
+
+    def look(self) -> Look:
+        """Look who is there; some microseconds for each descriptor.
+
+        A host may dial two addresses from one port: gRPC does not tell of which connection a call is.  So the older one
+        is hung up on.
+        """
         try:
             entries = [*_sockets()]
-        except OSError:  # no descriptor is free to look with, or the system has no such list
-            return [], []
-        former, self._entries = self._entries, {}
+        except OSError as error:  # otherwise the system has no such list
+            return Look([], [], is_whole=error.errno not in (errno.EMFILE, errno.ENFILE))
+        former, here = self._entries, {*entries}
+        self._entries = {entry: found for entry, found in former.items() if entry in here}
+        is_whole = True
         for entry in entries:
             if entry in former:
-                self._entries[entry] = former[entry]
                 continue
-            with _opened(entry) as found:
-                if found is not None:  # else it was closed, or no descriptor is free: the next look asks again
-                    self._entries[entry] = self._name_in(found)
-                    if self._is_listening(found):
-                        self._listening.append(entry)
-        names = {name: entry for entry, name in self._entries.items() if name is not None}
+            with _opened(entry) as opened:
+                if opened is None:  # the next look asks again
+                    is_whole = is_whole and not entry.is_there
+                else:
+                    self._entries[entry] = self._see(entry, opened)
+        hosts = frozenset(self._listening.values())
+        own = [(each.name, entry) for entry, each in self._entries.items() if each is not None and each.is_of(hosts)]
+        names = dict(own)
+        for name, entry in own:
+            if names[name] != entry:
+                _shut(entry)
         come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
         gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
         self._by_name = names
-        return come, gone
+        return Look(come, gone, is_whole)
 
     def drop_from(self, networks: Sequence[str]) -> bool:
         """Let new connections from these networks, and no others, wait; see ``packet_filter``.
@@ -108,16 +154,7 @@ class GrpcConnections:
     def hang_up(self, name: Name) -> bool:
         """Shut this connection, of which a look has told; gRPC notices that, and releases it.  False: it is gone."""
         entry = self._by_name.get(name)
-        if entry is None:
-            return False
-        with _opened(entry) as found:
-            if found is None:
-                return False
-            with suppress(OSError):
-                found.shutdown(socket.SHUT_RDWR)
-                while found.recv(_BYTES_AT_ONCE, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
-                    pass  # gRPC would go through all that has come
-            return True
+        return entry is not None and _shut(entry)
 
     def traffic(self, name: Name) -> Traffic | None:
         """Of this connection, of which a look has told, as the kernel has counted it; None: nobody knows."""
@@ -129,35 +166,39 @@ class GrpcConnections:
             info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         return Traffic(*(int.from_bytes(info[part], sys.byteorder) for part in (_RECEIVED, _ACKNOWLEDGED)))
 
-    def _name_in(self, found: socket.socket) -> Name | None:
-        if not self._is_of_port(found):
-            return None
-        try:
-            host, port = found.getpeername()[:2]  # a listening socket has none
-        except OSError:
-            return None
-        return Name(_plain(host), port)
-
-    def _is_listening(self, found: socket.socket) -> bool:
-        return self._is_of_port(found) and bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-
-    def _is_of_port(self, found: socket.socket) -> bool:
+    def _see(self, entry: Entry, found: socket.socket) -> _Connection | None:
+        """None: it is no connection at this port."""
         if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
-            return False
-        with suppress(OSError):
-            return bool(found.getsockname()[1] == self._port)
-        return False
+            return None
+        with suppress(OSError):  # it has no peer any more
+            host, port = found.getsockname()[:2]
+            if port != self._port:
+                return None
+            if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                if not self._own or entry in self._own:
+                    self._listening[entry] = _plain(host)
+                return None
+            peer_host, peer_port = found.getpeername()[:2]
+            return _Connection(Name(_plain(peer_host), peer_port), _plain(host))
+        return None
 
 
-def _sockets() -> Iterator[_Entry]:
+def sockets() -> Collection[Entry]:
+    """Those that are open now; none if nobody knows."""
+    with suppress(OSError):
+        return frozenset(_sockets())
+    return ()
+
+
+def _sockets() -> Iterator[Entry]:
     for descriptor in os.listdir(_DESCRIPTORS):
         with suppress(OSError):  # closed meanwhile
             if (target := os.readlink(f"{_DESCRIPTORS}/{descriptor}")).startswith("socket:"):
-                yield _Entry(descriptor, target)
+                yield Entry(descriptor, target)
 
 
 @contextmanager
-def _opened(entry: _Entry) -> Iterator[socket.socket | None]:
+def _opened(entry: Entry) -> Iterator[socket.socket | None]:
     """The socket, whatever becomes of its descriptor meanwhile; None: it was closed, or no descriptor is free."""
     try:
         descriptor = os.dup(int(entry.descriptor))
@@ -172,3 +213,15 @@ def _opened(entry: _Entry) -> Iterator[socket.socket | None]:
         yield found
     finally:
         os.close(descriptor) if found is None else found.close()
+
+
+def _shut(entry: Entry) -> bool:
+    """False: it was closed, or no descriptor is free."""
+    with _opened(entry) as found:
+        if found is None:
+            return False
+        with suppress(OSError):
+            found.shutdown(socket.SHUT_RDWR)
+            while found.recv(_BYTES_AT_ONCE, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
+                pass  # gRPC would go through all that has come
+        return True

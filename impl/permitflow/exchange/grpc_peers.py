@@ -49,6 +49,10 @@ _QUIET_BYTES_PER_SECOND: Final = 64 << 10
 """Of a connection that is never hung up on for its noise: a consumer's feedback and its frames make a third of that."""
 _OF_SENT: Final = 256
 """Of so many bytes that the peer has taken, one more: it gives room back, for each 32 KiB, and measures its line."""
+_OF_CALL_BYTES: Final = 512
+"""Its headers, of which most are told by a number from the second call on; with a token."""
+_MOST_WAITING_BYTES: Final = 256 << 20
+"""Of requests that nobody has handed over, of all peers: parts of such that come slowly look like pings."""
 _LEAST_SHUT_OUT_SECONDS: Final = 1.0
 """For unheard calls: a system whose first packet is dropped dials again after this, and the log has a line for each."""
 _MOST_EXCESSES: Final = 1
@@ -80,9 +84,14 @@ class _Calls:
         """What the peer had taken then of what the exchange sends, and what had come of messages."""
         self._quiet_bytes = 0
         """What has come that is no message, and does not count: slowly enough, or left unread by streams."""
-        self._over_bytes = 0
+        self._over = self._over_bytes = 0
+        """Calls that are over, and what has come of them."""
         self._leaving = deque[float](maxlen=_MOST_LEAVING)
         """Until when more may come of each stream that is over."""
+        self._unknown_bytes = 0
+        """What has come that is no message, nor gives room back, nor are headers."""
+        self._requests = dict[Call, tuple[int, int]]()
+        """Of each open call of requests, how many were handed over, and how much of that had come by then."""
 
     @property
     def messages_bytes(self) -> int:
@@ -97,12 +106,24 @@ class _Calls:
     @property
     def _calls_bytes(self) -> int:
         """What gRPC may hold of all calls, with what may still come of those that are over."""
-        streams = len(self._leaving) + sum(is_stream and call.has_written for call, is_stream in self.begun.items())
         requests = sum(not is_stream for is_stream in self.begun.values())
         first = len(self.arriving) + sum(is_stream and not call.has_written for call, is_stream in self.begun.items())
         # Such calls cost a peer nothing, and no right one has more than this in all of them at once.
         free_bytes = min(MOST_UNREAD_BYTES, requests * MOST_REQUEST_BYTES + first * FRAMES_BYTES)
-        return streams * _OF_STREAM_BYTES + free_bytes
+        return self._streams * _OF_STREAM_BYTES + free_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What gRPC may hold of requests, also of parts that have come slowly."""
+        if not self._requests:
+            return 0
+        before_bytes = min(before_bytes for _, before_bytes in self._requests.values())
+        return max(0, self._unknown_bytes - before_bytes - self._streams * _OF_STREAM_BYTES)
+
+    @property
+    def _streams(self) -> int:
+        """Those that were answered, also if they are over and more may come of them."""
+        return len(self._leaving) + sum(is_stream and call.has_written for call, is_stream in self.begun.items())
 
     def is_too_much(self, received_bytes: int) -> bool:
         """Does gRPC hold more of this connection than its calls may have sent?"""
@@ -121,6 +142,11 @@ class _Calls:
         self._quiet_bytes = min(rest_bytes, self._quiet_bytes + most_bytes)
         while self._leaving and self._leaving[0] < now:
             self._keep_unread(rest_bytes - self._quiet_bytes)
+        known_bytes = traffic.acknowledged_bytes // _OF_SENT + self._over * _OF_CALL_BYTES
+        self._unknown_bytes = latest = max(0, rest_bytes - known_bytes)
+        for call, (messages, before_bytes) in self._requests.items():
+            has_come_whole = call.received_messages > messages
+            self._requests[call] = call.received_messages, latest if has_come_whole else min(before_bytes, latest)
         former_bytes = self._noise_bytes
         self._noise_bytes = max(0, rest_bytes - self._quiet_bytes - self._calls_bytes)
         grown_bytes = self._noise_bytes - former_bytes
@@ -137,17 +163,21 @@ class _Calls:
     def follow_on(self) -> None:
         """They may be of another connection, of the same name, from now on, or since the last measure."""
         self._over_bytes -= self._told_bytes
-        self._noise_bytes = self._taken_bytes = self._told_bytes = 0
+        self._noise_bytes = self._taken_bytes = self._told_bytes = self._over = 0
 
     def begin(self, call: Call, is_stream: bool) -> None:
         """It has said what it wants."""
         self.arriving.pop(call, None)
         self.begun[call] = is_stream
+        if not is_stream:
+            self._requests[call] = call.received_messages, self._unknown_bytes
 
     def end(self, call: Call, now: float) -> None:
         """It is over."""
+        self._over += 1
         self._over_bytes += _framed_bytes(call)
         self.arriving.pop(call, None)
+        self._requests.pop(call, None)
         if self.begun.pop(call, False) and call.has_written:
             self._leaving.append(now + _UNDER_WAY_SECONDS)
 
@@ -261,6 +291,7 @@ class GrpcPeers:
                 self._measure(names[start : start + _AT_ONCE])
                 spent_seconds += thread_time() - began
                 await asyncio.sleep(0)
+            self._bound_waiting()
             await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
@@ -294,6 +325,16 @@ class GrpcPeers:
             if is_over or (is_arriving and calls.is_too_much(traffic.received_bytes)):
                 self._has_hung_up |= self._connections.hang_up(name)
 
+    def _bound_waiting(self) -> None:
+        """Hang up on the connections of which most waits, if that is too much: their clients dial again."""
+        waiting = [(size, name) for name, calls in self._calls.items() if (size := calls.waiting_bytes)]
+        rest_bytes = sum(size for size, _ in waiting) - _MOST_WAITING_BYTES
+        for size, name in sorted(waiting, reverse=True):
+            if rest_bytes <= 0:
+                return
+            rest_bytes -= size
+            self._has_hung_up |= self._connections.hang_up(name)
+
     def _shut_out_peer(self, key: str, seconds: float, now: float) -> None:
         is_new = key not in self._shut_out
         self._shut_out[key] = now + seconds
@@ -309,7 +350,7 @@ class GrpcPeers:
 
     def _look(self) -> None:
         self._has_hung_up = False
-        come, gone = self._connections.look()
+        come, gone, is_whole = self._connections.look()
         here = {*come}
         for name in gone:
             self._forget(name, is_here=name in here)
@@ -319,12 +360,13 @@ class GrpcPeers:
         for name, calls in self._calls.items():
             if calls.excesses > _MOST_EXCESSES:
                 self._connections.hang_up(name)
-        # Others have come and gone between two looks.
-        self._calls = {
-            name: calls
-            for name, calls in self._calls.items()
-            if name in self._holds or not calls.are_over  # they may be of one that no look has found yet
-        }
+        if is_whole:  # else each may be of a connection that will be found later
+            self._calls = {
+                name: calls
+                for name, calls in self._calls.items()
+                # Others have come and gone between two looks; or no look has found the connection of a call yet.
+                if name in self._holds or not calls.are_over
+            }
         now = asyncio.get_running_loop().time()
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         for name in [name for name, (since, _) in self._handshakes.items() if since < now - self._handshake_seconds]:

@@ -22,7 +22,7 @@ from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
-from permitflow.carriers.grpc_connections import GrpcConnections
+from permitflow.carriers.grpc_connections import GrpcConnections, sockets
 from permitflow.carriers.security import NEEDS_TLS, Security, is_safe
 from permitflow.carriers.tcp import TcpStream
 from permitflow.carriers.tls import TlsPipe, speaks_no_tls
@@ -100,6 +100,7 @@ class _GrpcListener:
             import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
 
             reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
+        others = {*sockets()}
         try:  # last: gRPC keeps the port of a server that never starts
             port = (
                 server.add_insecure_port(self._terms.address)
@@ -110,7 +111,7 @@ class _GrpcListener:
             cause = _why_not(parsed(self._terms.address, least_port=0)) or error
             raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=cause) from cause
         admission = self._reception.exchange.admission
-        peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
+        peers = GrpcPeers(admission, GrpcConnections(port, {*sockets()} - others), self._terms.handshake_seconds)
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, peers, method))
             for method in METHODS

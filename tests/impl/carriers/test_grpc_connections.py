@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from permitflow.carriers.grpc_connections import GrpcConnections, Name
+from permitflow.carriers.grpc_connections import GrpcConnections, Look, Name
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system lists no descriptors")
 
@@ -33,8 +33,8 @@ def test_what_comes_while_no_descriptor_is_free_is_seen_later(
     with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
         with monkeypatch.context() as without:
             without.setattr(os, call, no_descriptor)
-            assert connections.look() == ([], [])
-        assert connections.look() == ([Name(*client.getsockname())], [])
+            assert connections.look() == Look([], [], is_whole=False)
+        assert connections.look() == Look([Name(*client.getsockname())], [])
 
 
 def test_who_is_there_while_no_descriptor_is_free_has_not_gone(
@@ -45,8 +45,18 @@ def test_who_is_there_while_no_descriptor_is_free_has_not_gone(
         assert len(connections.look()[0]) == 1
         with monkeypatch.context() as without:
             without.setattr(os, "listdir", no_descriptor)
-            assert connections.look() == ([], [])
-        assert connections.look() == ([], [])
+            assert connections.look() == Look([], [], is_whole=False)
+        assert connections.look() == Look([], [])
+
+
+def test_a_look_where_nothing_is_listed_is_whole(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+
+    def unlisted(_: object) -> NoReturn:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(os, "listdir", unlisted)
+    assert connections.look() == Look([], [])
 
 
 def test_a_look_opens_only_what_is_new(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +64,14 @@ def test_a_look_opens_only_what_is_new(server: socket.socket, monkeypatch: pytes
     with socket.create_connection(server.getsockname()), server.accept()[0]:
         assert len(connections.look()[0]) == 1
         monkeypatch.setattr(os, "dup", lambda _: pytest.fail("it was opened before"))
-        assert connections.look() == ([], [])
+        assert connections.look() == Look([], [])
 
 
 def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> None:
     connections = GrpcConnections(server.getsockname()[1])
     with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
         client.sendall(bytes(1 << 16))
-        (name,), _ = connections.look()
+        (name,), *_ = connections.look()
         assert connections.hang_up(name)
         assert accepted.recv(1) == b""
 
@@ -73,7 +83,7 @@ def test_what_has_come_and_what_the_peer_has_taken_is_told(server: socket.socket
         client.recv(3_000, socket.MSG_WAITALL)
         client.sendall(bytes(1_000))
         accepted.recv(1_000, socket.MSG_WAITALL)
-        (name,), _ = connections.look()
+        (name,), *_ = connections.look()
         assert connections.traffic(name) == (1_000, 3_000)
 
 
@@ -97,7 +107,29 @@ def test_a_newer_connection_of_the_same_name_is_another(server: socket.socket) -
         connections.look()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its port is free at once
     with socket.create_connection(server.getsockname(), source_address=place), server.accept()[0]:
-        assert connections.look() == ([Name(*place)], [Name(*place)])
+        assert connections.look() == Look([Name(*place)], [Name(*place)])
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_of_two_connections_of_one_name_one_stays(is_seen: bool) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server, socket.socket() as older, socket.socket() as newer:
+        port = server.getsockname()[1]
+        connections = GrpcConnections(port)
+        for client, place in ((older, ("127.0.0.66", 0)), (newer, None)):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            client.bind(place or older.getsockname())
+        older.settimeout(5.0)
+        older.connect(("127.0.0.1", port))
+        with server.accept()[0]:
+            if is_seen:
+                connections.look()
+            newer.connect(("127.0.0.2", port))
+            with server.accept()[0] as accepted:
+                name = Name(*newer.getsockname())
+                assert connections.look() == Look([name], [name] if is_seen else [])
+                assert older.recv(1) == b""
+                accepted.sendall(b"x")
+                assert newer.recv(1) == b"x"
 
 
 @pytest.mark.parametrize("call", ["look", "hang_up"])
@@ -120,7 +152,7 @@ def test_a_descriptor_that_became_another_ones_is_let_go_of(
         if call == "hang_up":
             assert not connections.hang_up(Name(*client.getsockname()))
         else:
-            assert connections.look() == ([], [])
+            assert connections.look() == Look([], [])
         assert len(os.listdir("/proc/self/fd")) == before
     os.close(taken)
 

@@ -11,12 +11,14 @@ from time import thread_time
 from typing import Any
 
 import grpc
+import pyarrow as pa
 import pytest
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
 from permitflow.carriers.connection import CONTROL, MOST_CALLS, MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import SILENCE_SECONDS
-from permitflow.carriers.grpc_connections import GrpcConnections, Name, Traffic
+from permitflow.carriers.grpc_connections import GrpcConnections, Look, Name, Traffic
+from permitflow.client import EndOutcome, SameHost, put
 from permitflow.exchange import Exchange, ExchangeServer, admission, grpc_peers, server
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
@@ -50,17 +52,19 @@ class OneConnection(GrpcConnections):
     def __init__(self, *, is_here: bool = False) -> None:
         super().__init__(0)
         self.is_here = is_here
-        self.is_seen = self.is_hung_up = False
+        self.is_seen = self.is_hung_up = self.is_blind = False
         self.came_bytes = self.taken_bytes = self.looks = self.measures = self.failures = 0
         self.dropped: tuple[str, ...] = ()
         self.can_drop = True
 
-    def look(self) -> tuple[list[Name], list[Name]]:
+    def look(self) -> Look:
         self.looks += 1
+        if self.is_blind:
+            return Look([], [], is_whole=False)
         come = [PEER] if self.is_here and not self.is_seen else []
         gone = [PEER] if self.is_seen and not self.is_here else []
         self.is_seen = self.is_here
-        return come, gone
+        return Look(come, gone)
 
     def traffic(self, name: Name) -> Traffic | None:
         self.measures += 1
@@ -167,6 +171,24 @@ async def test_a_peer_whose_headers_are_too_long_is_hung_up_on(method: str) -> N
                 pass
 
 
+@needs_linux
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("scheme", ["", "tcp://"])
+async def test_streams_at_its_port_of_another_address_are_not_judged(scheme: str) -> None:
+    exchange, batch = Exchange(), pa.record_batch({"text": [bytes(FRAMES_BYTES)]})
+    exchange.add_channel("a")
+    async with ExchangeServer(exchange, "127.0.0.1:0") as first:
+        port = first.address.rpartition(":")[2]
+        async with (
+            ExchangeServer(exchange, f"{scheme}127.0.0.2:{port}") as second,
+            put(second.address, "a", batch.schema, resume_seconds=0, same_host=SameHost.NEVER) as sender,
+        ):
+            for _ in range(10):
+                await sender.send(batch)
+                await asyncio.sleep(0.02)
+            await sender.end(until=EndOutcome.ACCEPTED)
+
+
 async def test_messages_of_its_streams_are_not_of_a_first_one() -> None:
     connections, stream = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
@@ -227,9 +249,9 @@ async def test_who_was_hung_up_on_leaves_its_place_at_once(monkeypatch: pytest.M
 
 async def test_who_has_called_before_a_look_is_admitted_before_newcomers() -> None:
     class TwoConnections(OneConnection):
-        def look(self) -> tuple[list[Name], list[Name]]:
-            come, gone = super().look()
-            return [Name(PEER.host, 4_243) for _ in come] + come, gone
+        def look(self) -> Look:
+            come, gone, _ = super().look()
+            return Look([Name(PEER.host, 4_243) for _ in come] + come, gone)
 
     connections = TwoConnections()
     async with looked_at(connections, Admission(Limits(max_connections=1))) as peers:
@@ -467,6 +489,84 @@ async def test_a_request_or_a_first_message_that_waits_is_no_noise(is_stream: bo
             assert not connections.is_hung_up
 
 
+@simulated
+async def test_requests_that_come_slowly_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 2 << 20)
+    connections = OneConnection(is_here=True)
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, Call(), is_stream=False) as begin:
+            begin()
+            for _ in range(40):
+                connections.came_bytes += 50 << 10
+                await asyncio.sleep(1.0)
+            assert not connections.is_hung_up
+            for _ in range(4):
+                connections.came_bytes += 50 << 10
+                await asyncio.sleep(1.0)
+            assert connections.is_hung_up
+            assert connections.dropped == ()
+
+
+@simulated
+@pytest.mark.parametrize("what", ["whole", "room", "headers", "stream", "former"])
+async def test_what_is_of_no_request_does_not_wait(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 2 << 20)
+    connections, call, other = OneConnection(is_here=True), Call(), Call()
+    other.received_messages = 1
+    async with looked_at(connections) as peers:
+        with ExitStack() as stack:
+            if what == "former":
+                with peers.call(CALLER, other, is_stream=False) as begin:
+                    begin()
+                    connections.came_bytes = 1 << 20
+                    await asyncio.sleep(1.0)
+            if what == "stream":
+                stack.enter_context(peers.call(CALLER, Call()))()
+            stack.enter_context(peers.call(CALLER, call, is_stream=False))()
+            for _ in range(80):
+                await asyncio.sleep(1.0)
+                connections.came_bytes += (20 << 10) if what == "former" else 50 << 10
+                connections.taken_bytes += (50 << 18) if what == "room" else 0
+                call.received_messages += what == "whole"
+                for _ in range(100 if what == "headers" else 0):
+                    with peers.call(CALLER, other):
+                        pass
+            assert not connections.is_hung_up
+
+
+class Several(OneConnection):
+    """Connections of as many hosts."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(is_here=True)
+        self.came = {Name(f"10.0.0.{each}", 1): 0 for each in range(number)}
+        self.hung_up = set[Name]()
+
+    def look(self) -> Look:
+        come, gone, _ = super().look()
+        return Look([*self.came] if come else [], gone)
+
+    def traffic(self, name: Name) -> Traffic | None:
+        return Traffic(self.came[name], 0)
+
+    def hang_up(self, name: Name) -> bool:
+        self.hung_up.add(name)
+        return True
+
+
+@simulated
+async def test_of_requests_that_wait_the_longest_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 3 << 20)
+    connections = Several(4)
+    async with looked_at(connections) as peers:
+        with ExitStack() as stack:
+            for name, size in zip(connections.came, (1 << 20, 2 << 20, 3 << 20, 1 << 20), strict=True):
+                stack.enter_context(peers.call(f"ipv4:{name.host}:1", Call(), is_stream=False))()
+                connections.came[name] = size
+            await asyncio.sleep(2.0)
+    assert {name.host for name in connections.hung_up} == {"10.0.0.1", "10.0.0.2"}
+
+
 @pytest.mark.usefixtures("often")
 async def test_framing_of_many_short_messages_is_no_noise() -> None:
     connections, stream = OneConnection(is_here=True), Call()
@@ -587,9 +687,25 @@ async def test_what_an_ended_stream_left_is_not_of_a_first_message(monkeypatch: 
 
 
 @pytest.mark.usefixtures("often")
+async def test_calls_of_who_cannot_be_seen_yet_are_counted() -> None:
+    """No descriptor is free to look with."""
+    connections, call = OneConnection(), Call()
+    connections.is_blind = True
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, call) as begin:
+            begin()
+            call.received_bytes = connections.came_bytes = 2 * FRAMES_BYTES
+        looks = connections.looks
+        await until(lambda: connections.looks > looks)
+        connections.is_blind, connections.is_here = False, True
+        await measured(connections)
+        assert not connections.is_hung_up
+
+
+@pytest.mark.usefixtures("often")
 async def test_looks_that_take_long_are_seldom() -> None:
     class Many(OneConnection):
-        def look(self) -> tuple[list[Name], list[Name]]:
+        def look(self) -> Look:
             until_seconds = thread_time() + 0.005
             while thread_time() < until_seconds:
                 pass
@@ -604,15 +720,20 @@ class Again(OneConnection):
     """One connection goes, and another one comes from the same port."""
 
     is_again = False
+    is_measurable = True
 
     def __init__(self, *others: Name) -> None:
         super().__init__(is_here=True)
         self._others = others
 
-    def look(self) -> tuple[list[Name], list[Name]]:
-        come, gone = super().look()
+    def look(self) -> Look:
+        found = super().look()
         is_again, self.is_again = self.is_again, False
-        return ([*self._others, PEER], [PEER]) if is_again else (come, gone)
+        return Look([*self._others, PEER], [PEER]) if is_again else found
+
+    def traffic(self, name: Name) -> Traffic | None:
+        found = super().traffic(name)
+        return found if self.is_measurable else None
 
 
 @pytest.mark.usefixtures("often")
@@ -652,6 +773,46 @@ async def test_noise_is_not_forgiven_to_who_dials_again_from_its_port() -> None:
                 connections.is_again, connections.came_bytes = True, 0
                 await measured(connections)
         assert connections.is_hung_up
+
+
+@simulated
+@pytest.mark.parametrize("what", ["waited", "headers"])
+async def test_what_waited_of_the_former_connection_excuses_nothing(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 1 << 20)
+    connections, heard = Again(), Call()
+    heard.received_messages = 1
+    async with looked_at(connections) as peers:
+        connections.came_bytes = (1 << 20) if what == "waited" else 0
+        await asyncio.sleep(1.0)
+        for _ in range(4_000 if what == "headers" else 0):
+            with peers.call(CALLER, heard):
+                pass
+        with peers.call(CALLER, Call(), is_stream=False) as begin:
+            begin()
+            connections.is_again, connections.came_bytes = True, 0
+            await asyncio.sleep(1.0)
+            connections.came_bytes = 3 << 19
+            await asyncio.sleep(1.0)
+            assert connections.is_hung_up
+            assert connections.dropped == ()
+
+
+@pytest.mark.usefixtures("often")
+async def test_messages_are_counted_of_who_came_again_twice_unmeasured() -> None:
+    connections, stream = Again(), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            stream.received_bytes = connections.came_bytes = 1 << 30
+            await measured(connections)
+            connections.is_measurable = False
+            for _ in range(2):
+                connections.is_again = True
+                await until(lambda: not connections.is_again)
+            stream.received_bytes += connections.came_bytes
+            connections.is_measurable = True
+            await measured(connections)
+            assert not connections.is_hung_up
 
 
 @pytest.mark.usefixtures("often")
@@ -730,6 +891,7 @@ async def test_messages_and_what_streams_leave_unread_are_no_noise() -> None:
 async def test_a_slow_connection_stays_though_its_peer_is_shut_out(monkeypatch: pytest.MonkeyPatch) -> None:
     most_bytes_per_second, time = 1 << 34, asyncio.get_running_loop().time
     monkeypatch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", most_bytes_per_second)
+    monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 1 << 60)
     monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 0.1)
 
     class Slow(OneConnection):
