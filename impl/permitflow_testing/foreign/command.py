@@ -519,9 +519,7 @@ class DrivenReceiver(CommandAdapter):
         try:
             await self.driver.told("stop", reason="the kit needs no more")
         except CallFailed as failure:
-            self.peer.go_on()
             raise CallFailed(f"{failure}; a driver that cannot stop lists it in 'lacks' of its hello") from None
-        self.peer.discard()
         what = "your driver has answered 'stop', and its end has not written Cancel"
         await self._within(self.peer.until(lambda: self.peer.is_cancelled), self._soon_seconds, what)
         what = "your driver's end has written Cancel, and has not answered End with Ended"

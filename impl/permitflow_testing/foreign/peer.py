@@ -484,7 +484,7 @@ class SendingPeer(Peer):
 
     def _process(self, frame: Any) -> None:
         if self.is_stopped:
-            self.discard()
+            self._discard()
         match frame:
             case Feedback():
                 self.recording.returned(frame.content)
@@ -519,11 +519,7 @@ class SendingPeer(Peer):
         """The driver's application is asked to need no more: Cancel comes, and whatever was sent counts as consumed."""
         self.is_stopped = True
 
-    def go_on(self) -> None:
-        """Take ``stop`` back: the driver does not know it."""
-        self.is_stopped = False
-
-    def discard(self) -> None:
+    def _discard(self) -> None:
         """Count what was sent as consumed."""
         while self._unconsumed:
             self.recording.delivered()
@@ -571,8 +567,6 @@ class SendingPeer(Peer):
                 continue
             frames += [_marker(one) for one in together]
             self._unconsumed += [None] * len(together)
-        if self.is_stopped:
-            self.discard()
         if self._ending and not self._has_ended and not self.end.has_waiting:
             self._has_ended = True
             totals = self.end.totals
