@@ -25,7 +25,6 @@ from permitflow.stream.control import (
     Channels,
     RemoveChannels,
     ResetChannels,
-    Retention,
 )
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli import one_process
@@ -120,9 +119,10 @@ class Running:
 async def running(processes: int = 2, program: Program = serve) -> AsyncIterator[Running]:
     exchange = Running(processes, program)
     try:
-        await exchange.whole.begin(exchange.over.set)
-        await exchange.whole.opened("tcp://127.0.0.1:1")
-        yield exchange
+        async with asyncio.timeout(3_600.0):
+            await exchange.whole.begin(exchange.over.set)
+            await exchange.whole.opened("tcp://127.0.0.1:1")
+            yield exchange
     finally:
         await exchange.whole.aclose()
 
@@ -135,7 +135,7 @@ def port_of(exchange: Running, channel: str) -> object:
 async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
     async with running() as exchange:
         carry_out = exchange.whole.carry_out
-        await carry_out(AddStream("c", 2, None, Retention.ONCE), ANYBODY)  # in the first process
+        await carry_out(AddStream("c", 2), ANYBODY)  # in the first process
         await carry_out(RemoveChannels(("c/0",)), ANYBODY)
         port = port_of(exchange, "1/0")
         exchange.children[0].kill()
@@ -144,6 +144,8 @@ async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
         assert await exchange.states() == {"1/0": "broken", "2/0": "waiting", "c/1": "broken"}
         await carry_out(ResetChannels(("1/0", "c/1")), ANYBODY)
         assert await exchange.states() == {"1/0": "waiting", "2/0": "waiting", "c/1": "waiting"}
+        await carry_out(RemoveChannels(("c/1",)), ANYBODY)
+        await carry_out(AddStream("c", 2), ANYBODY)  # nothing is left of the former one
 
 
 @simulated
