@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NoReturn
 
+from permitflow.errors import counted
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table, run_table, tracked
 from permitflow_tools.cli.options import chosen
 from permitflow_tools.cli.outcomes import print_json, stop, unusable
@@ -37,12 +38,18 @@ def check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool) 
     engine, remark = _available(engine)
     parallel = min(4, os.cpu_count() or 1)
     results = run_manifest(engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory())
+    if not as_json:
+        # First: all of them take many minutes, and who gave no numbers may have wanted to ask about a channel.
+        instead = "" if names else "; for a channel of your own give its --row-permits, or a file"
+        print_lines(
+            open_console(), f"{counted(len(models), 'model')} of the specification, checked by {remark}{instead}"
+        )
     outcomes = list(tracked(results, len(models), lambda outcome: outcome.model.name))
     holds = all(outcome.ok for outcome in outcomes)
     if as_json:
         print_json({"engine": engine.value, "holds": holds, "models": [_model_as_json(one) for one in outcomes]})
     else:
-        _print_models(outcomes, remark)
+        _print_models(outcomes)
         if names:
             _print_counterexamples(outcomes)
     stop(holds=holds)
@@ -64,9 +71,8 @@ def _available(wanted: Engine | None) -> tuple[Engine, str]:
     return wanted or Engine.BOTH, "TLC" if wanted is Engine.TLC else "TLC and the explorer"
 
 
-def _print_models(outcomes: "Sequence[ModelResult]", remark: str) -> None:
+def _print_models(outcomes: "Sequence[ModelResult]") -> None:
     console = open_console()
-    print_lines(console, f"models of the manifest, checked by {remark}")
     table = open_table("model", "expected", "states", "depth", "checked by", "s", "", right=("states", "depth", "s"))
     for outcome in outcomes:
         between = ", " if outcome.graphs_equal is None else " = " if outcome.graphs_equal else " ≠ "

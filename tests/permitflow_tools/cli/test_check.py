@@ -181,6 +181,7 @@ def test_tlc_and_the_explorer_find_the_same_graph(command: Command) -> None:
 def test_a_selected_model_shows_its_counterexample(command: Command) -> None:
     code, stdout, _ = command("check", "--model", "one-above-stuck", "--engine", "explorer")
     assert code == 0  # the model is meant to get stuck
+    assert stdout.startswith("1 model of the specification, checked by the explorer alone, as asked\n")
     assert "a shortest run into the violation of NeverStuck" in stdout
     assert "OfferChunk(4)" in stdout
 
@@ -237,6 +238,12 @@ def test_without_java_the_explorer_checks_and_says_what_is_left_out(
     assert "1 as expected, 0 differ, 1 not checked: they need TLC" in stdout
     code, stdout, stderr = command("check", "--engine", "tlc")
     assert (code, stdout, "--engine tlc: JAVA_HOME is '/nowhere'" in stderr) == (2, "", True)
+
+
+def test_a_check_of_all_models_says_how_to_ask_for_a_channel(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow_model.tlc.check.run_manifest", lambda **_: (outcome for outcome in list[object]()))
+    _, stdout, _ = command("check", "--engine", "explorer")
+    assert "as asked; for a channel of your own give its --row-permits, or a file\n" in stdout
 
 
 GRID = str(Path(__file__).resolve().parents[3] / "docs/examples/grid.toml")

@@ -558,8 +558,15 @@ async def test_an_interrupted_get_says_that_no_rows_have_come(command: Command) 
     assert (code, error.splitlines()[-1]) == (130, "Error: interrupted; no rows have come")
 
 
-async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
-    async with beside(command) as shell, piped(shell, ("put", NAME, "--schema", "n:int64")) as (putting,):
+@pytest.mark.parametrize(
+    ("retention", "what_helps"),
+    [
+        (Retention.ONCE, "permitflow channel reset makes the channel usable again"),
+        (Retention.REPLAY, "permitflow channel reset opens it again, and its rows stay"),
+    ],
+)
+async def test_an_interrupted_put_breaks_the_channel(command: Command, retention: Retention, what_helps: str) -> None:
+    async with beside(command, retention) as shell, piped(shell, ("put", NAME, "--schema", "n:int64")) as (putting,):
         assert putting.process.stdin is not None
         putting.process.stdin.write(b'{"n": 1}\n')
         putting.process.stdin.flush()
@@ -569,6 +576,8 @@ async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
         assert code == 130
         assert error.startswith("Error: interrupted; 1 rows were read, at least ")
         await until(lambda: shell.state is BridgeState.BROKEN)
+        _, _, error = await shell("put", NAME, os.devnull, "--format", "jsonl", "--schema", "n:int64")
+        assert error.endswith(f"its producer was interrupted; {what_helps}\n")
 
 
 async def test_an_interrupted_put_with_a_name_can_go_on(command: Command, tmp_path: Path) -> None:

@@ -100,18 +100,18 @@ class BridgeBooks(Generic[C]):
         if self.state in (BridgeState.ENDED, BridgeState.SPENT) and not self.is_cancelled:
             raise ChannelSpentError(channel=self._name, reason=self.reason)
         if self.state is not BridgeState.OPEN:
-            raise self.refusal()
+            raise self.refusal("; permitflow channel reset makes the channel usable again")
 
-    def refusal(self) -> ChannelError:
-        """The error for a producer of a channel that is over."""
+    def refusal(self, what_helps: str = "") -> ChannelError:
+        """The error for a producer of a channel that is over; with what helps a new one, if it is broken."""
         if self._retired is not None:
             return self._retired(channel=self._name)
         if self._loss is not None:
-            return PeerGoneError(who=self._loss.who, reason=self._loss.reason)
+            return PeerGoneError(who=self._loss.who, reason=self._loss.reason + what_helps)
         if self.is_cancelled:
             return ChannelCancelledError(channel=self._name, reason=self.reason)
         if self.state is BridgeState.BROKEN:
-            return ChannelAbortedError(channel=self._name, reason=self.reason)
+            return ChannelAbortedError(channel=self._name, reason=self.reason + what_helps)
         why = "a producer has ended the channel: where several put, each but the last leaves it open"
         return ChannelClosedError(end=f"sender of channel {self._name!r} ({why})")
 

@@ -249,7 +249,8 @@ class ReplayChannel:
         if self._is_removed:
             return ChannelRemovedError(channel=self.name)
         if self.state is ChannelState.BROKEN:
-            return ChannelAbortedError(channel=self.name, reason=self.reason)
+            again = f"{self.reason}; permitflow channel reset opens it again, and its rows stay"
+            return ChannelAbortedError(channel=self.name, reason=again)
         if producer:
             return ProducerEndedError(channel=self.name, producer=producer, rows=self.rows_of(producer))
         why = "a producer has ended the channel, and its rows are there: take another one, or open it again for more "
