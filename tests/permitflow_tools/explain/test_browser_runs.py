@@ -62,7 +62,7 @@ def shows(seen: dict[str, Any], run: ExplainedRun, k: int) -> None:
     for name, counts in seen["ledgers"].items():
         assert counts == dict(zip(PLACES, ledger_of(state).of_class(name), strict=True))
     rows = ledger_of(state).of_class("rows")
-    assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_permits} = Buf"
+    assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_permits}"
     assert seen["boxes"]["wire"] == [message.cost for message in state.wire if message.kind == "chunk"]
     assert seen["boxes"]["inbox"] == [message.cost for message in state.inbox if message.kind == "chunk"]
     assert seen["boxes"]["waiting"] == [message.cost for message in state.waiting if message.kind == "chunk"]

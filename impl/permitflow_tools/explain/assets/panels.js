@@ -80,7 +80,7 @@ class Ledgers {
         row.children[1].replaceChildren(number(counts[place]), ...changeOf(before[place], counts[place]));
       });
       const terms = Object.values(counts).map(number).join(" + ");
-      sum.replaceChildren(`${terms} = `, make("b", {}, number(total)), total === this.run.buf[name] ? " = Buf" : ` instead of Buf = ${number(this.run.buf[name])}`);
+      sum.replaceChildren(`${terms} = `, make("b", {}, number(total)), total === this.run.buf[name] ? "" : ` instead of ${number(this.run.buf[name])}`);
       sum.classList.toggle("wrong", total !== this.run.buf[name]);
     }
   }
