@@ -127,7 +127,8 @@ def content_of(item: Item) -> Content:
     return Content(1, 0, 1, 0) if item.kind == "barrier" else Content(1, 0, 0, 0)
 
 
-def _followed_by(ahead: Content, behind: Content) -> Content:
+def followed_by(ahead: Content, behind: Content) -> Content:
+    """The content of some items, and of those behind them."""
     late = behind.items if ahead.barriers > 0 else behind.behind
     return Content(
         ahead.items + behind.items, ahead.data + behind.data, ahead.barriers + behind.barriers, ahead.behind + late
@@ -139,7 +140,7 @@ _EMPTY = Content(0, 0, 0, 0)
 
 def content_in(items: Any) -> Content:
     """The content of a queue, or of what a proof knows of one."""
-    content: Content = items.sum_of(content_of, _followed_by, _EMPTY)
+    content: Content = items.sum_of(content_of, followed_by, _EMPTY)
     return content
 
 

@@ -1,9 +1,9 @@
 """The gate's recorded events as steps of ``InputGate``; once something is taken back, of ``WithdrawingGate``.
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
-So a recorded event is as many steps as it has rows.  A backlog
-that is told together with data is a part of that data in the model.
-The implementation also announces a backlog if there is exclusive credit, or credit that is not enough for a chunk.
+So a recorded event is as many steps as it has rows; they are made at once where all of them are possible.  A backlog
+that is told together with data is a part of that data in the model.  The implementation also announces a backlog if
+there is exclusive credit, or credit that is not enough for a chunk.
 
 A message withdrawn from the middle is withdrawn with those behind it, which are offered again.  Which of several it was
 is not recorded: each is an explanation.
@@ -15,8 +15,8 @@ from typing import Protocol
 
 from permitflow_model.input_gate import SYSTEM
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
+from permitflow_model.input_gate_runs import RUNS, ItemRuns
 from permitflow_model.kernel.guards import false_guard
-from permitflow_model.kernel.queue import SummedFifo
 from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World
 from permitflow_model.kernel.system import Disabled, Step
 from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
@@ -63,7 +63,7 @@ class GateExplanation:
         """
         name = self._inputs.get(event.channel, 0)
         state = world.state
-        if state.failed and state.channels.get(name).over and event.end == "sender":
+        if state.failed and event.end == "sender" and state.channels.get(name).over:
             return (world,)  # what was lost is withdrawn and forgotten by both ends
         if event.action == "AnnounceBacklog":
             world = world._replace(state=self._announced(state, name, *event.arguments))
@@ -102,7 +102,15 @@ class GateExplanation:
         return World(state, path)
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
-        """The states behind the steps, to the last one, if the action is performed this many times."""
+        """The states behind the steps, the last one at least, if the action is performed this many times."""
+        if times > 1 and action in RUNS and not self._keep_path:
+            try:
+                return (RUNS[action](state, self.parameters, arguments[0], times),)
+            except Disabled:
+                pass  # the model says which step is impossible
+        return self._one_by_one(action, state, arguments, times)
+
+    def _one_by_one(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterator[State]:
         for _ in range(times):
             state = self.system.perform(action, state, self.parameters, *arguments)
             yield state
@@ -127,6 +135,9 @@ class GateExplanation:
         return self.parameters.inputs == 1 and self.parameters.skip == 0
 
     def _steps(self, channel: Channel, event: TraceEvent) -> Moves:
+        if event.action in _ROWS:
+            action = "SendAndTell" if event.action == "SendData" and self.system is not SYSTEM else event.action
+            return ((action, (), event.arguments[0]),)
         if event.action == "OfferBarrier":
             newer = 0 if self._is_alone else event.arguments[0] - channel.epoch
             if newer < 0:
@@ -137,11 +148,6 @@ class GateExplanation:
     def _plain_steps(self, channel: Channel, event: TraceEvent) -> Sequence[tuple[str, int]]:
         numbers = event.arguments
         match event.action:
-            # The usual ones first: they are compared in order.
-            case "SendData":
-                return (("SendData" if self.system is SYSTEM else "SendAndTell", numbers[0]),)
-            case "OfferData" | "ConsumeData" | "Borrow":
-                return ((event.action, numbers[0]),)
             case "Deliver":
                 data, barriers, _, _ = numbers
                 return ((self._deliver, data + barriers),)
@@ -218,12 +224,14 @@ class GateExplanation:
         return self.system.broken_invariants(world.state, self.parameters)
 
 
+_ROWS = frozenset(("OfferData", "SendData", "ConsumeData", "Borrow"))
+"""Events that are as many steps as they have rows."""
+
 _WITHDRAWING = {"data": "WithdrawData", "barrier": "WithdrawBarrier"}
 
 
 def _with_sums(channel: Channel) -> Channel:
-    waiting, wire, inbox = (SummedFifo[Item]() for _ in range(3))
-    return channel._replace(waiting=waiting, wire=wire, inbox=inbox)
+    return channel._replace(waiting=ItemRuns(), wire=ItemRuns(), inbox=ItemRuns())
 
 
 def _counters(channel: Channel, event: TraceEvent) -> tuple[int, ...]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
 
-from permitflow_model.kernel.queue import SummedFifo
-
 
 class TlaSyntaxError(ValueError):
     """A text is not a TLA+ value as TLC prints it."""
@@ -249,7 +247,7 @@ def to_tla(value: object) -> TlaValue:
             return value
         case tuple() if hasattr(value, "_fields"):
             return Record.of(state_to_tla(value))
-        case tuple() | SummedFifo():
+        case Iterable() if isinstance(value, tuple) or hasattr(value, "is_empty"):
             return tuple(map(to_tla, value))
         case frozenset():
             return frozenset(map(to_tla, value))

@@ -17,7 +17,7 @@ from permitflow.errors import TraceUnreadableError
 from permitflow.tracing.events import Recording
 from permitflow_model.kernel.queue import SummedFifo
 
-_FORMAT = 1
+_FORMAT = 2
 # A whole checkpoint of a thousand channels is some megabytes.
 _BETWEEN_SECONDS = 5.0
 _EDGE_BYTES = 1 << 16

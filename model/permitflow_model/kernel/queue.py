@@ -214,6 +214,10 @@ class SummedFifo(Generic[T]):
             return SummedFifo(_Cell(item, None), None, 1)  # at the front at once: most queues hold one item or none
         return SummedFifo(self._front, _Cell(item, self._back), self._size + 1)
 
+    def preceded_by(self, item: T) -> "SummedFifo[T]":
+        """The queue with an item before its oldest one."""
+        return SummedFifo(_Cell(item, self._front), self._back, self._size + 1)
+
     def without_head(self) -> "SummedFifo[T]":
         """The queue without its oldest item."""
         return SummedFifo(_top(self._front).below, self._back, self._size - 1)
@@ -225,6 +229,8 @@ class SummedFifo(Generic[T]):
 
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""
+        if self._size < 2:
+            return measure(_top(self._front).item, *context) if self._size else nothing
         key = (measure, plus, *context) if context else (measure, plus)
         try:
             return cast("V", self._sums[key])  # only `measure` writes under its key
@@ -264,8 +270,12 @@ class SummedFifo(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Oldest first."""
-        yield from _items(self._front)
-        yield from reversed(list(_items(self._back)))
+        stack = self._front
+        while stack is not None:
+            yield stack.item
+            stack = stack.below
+        if self._back is not None:
+            yield from reversed(list(_items(self._back)))
 
     def __eq__(self, other: object) -> bool:
         """Queues are equal if they hold equal items in the same order, whatever their kind."""

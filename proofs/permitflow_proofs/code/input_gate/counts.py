@@ -26,6 +26,7 @@ from permitflow_model.input_gate_credit import (
     opened,
 )
 from permitflow_model.input_gate_queues import effect_in
+from permitflow_model.input_gate_runs import RUNS
 from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.replay import World
@@ -95,6 +96,18 @@ class Contents(NamedTuple):
             return self.more(1)
         return self._replace(barriers=self.barriers + 1, number=self.number if self.barriers > 0 else item.epoch)
 
+    def leads(self, count: int) -> bool:
+        """Are its first items this many data?"""
+        return self.ahead >= count
+
+    def grown(self, _item: Item, count: int) -> "Contents":
+        """With this many data more."""
+        return self.more(count)
+
+    def joined(self, _other: object, count: int) -> "Contents":
+        """With this many data of another queue."""
+        return self.more(count)
+
     def more(self, count: int) -> "Contents":
         """So much more data at its end; less, if the number is negative."""
         late = (self.barriers > 0) * count
@@ -133,6 +146,10 @@ class Wire(NamedTuple):
             return Item("data", 0, self.without(1).told)
         return Item("barrier", self.number, 0)
 
+    def leads(self, count: int) -> bool:
+        """Are its first items this many data?"""
+        return self.ahead >= count
+
     def without_head(self) -> "Wire":
         """The others."""
         return self.without(1) if self.ahead > 0 else self._replace(barriers=0)
@@ -151,6 +168,10 @@ class Sink(NamedTuple):
 
     def push(self, _item: Item) -> "Sink":
         """One item more."""
+        return self
+
+    def filled(self, _waiting: object, _count: int, _told: int) -> "Sink":
+        """With data that waited."""
         return self
 
     def sum_of(self, _measure: object, _plus: object, nothing: Content) -> Content:
@@ -325,76 +346,19 @@ def cost_of(rows: int) -> int:
 
 # This many steps at once.
 
-
-def _offered(state: State, made: Parameters, channel: Channel, count: int) -> State:
-    contents = [content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox)]
-    require(made.backlog - sum([each.data + each.barriers for each in contents]) >= count)
-    require(not channel.closed)
-    return with_counts(state, channel, waiting=_counts(channel.waiting).more(count))
+Many = Mapping[str, Callable[[State, Parameters, int, int], State]]
 
 
-def _sent(state: State, _made: Parameters, channel: Channel, count: int) -> State:
-    waiting = _counts(channel.waiting)
-    require(waiting.ahead >= count)
-    require(not channel.stopped)
-    require(channel.credit >= count)
-    left = content_in(waiting).data - count
-    return with_counts(state, channel, waiting=waiting.without(count), credit=channel.credit - count, announced=left)
+def _delivered(state: State, made: Parameters, name: int, count: int) -> State:
+    channel = state.channels.get(name)
+    if isinstance(channel.wire, Wire) and isinstance(channel.inbox, Contents) and channel.wire.ahead > 0:
+        return RUNS["Deliver"](state, made, name, count)
+    require(count <= 1)
+    return SYSTEM.perform("Deliver", state, made, name)
 
 
-def _delivered(state: State, made: Parameters, channel: Channel, count: int) -> State:
-    wire, inbox = channel.wire, channel.inbox
-    if not isinstance(wire, Wire) or not isinstance(inbox, Contents) or not wire.ahead > 0:
-        require(count <= 1)
-        return SYSTEM.perform("Deliver", state, made, _name_of(state, channel))
-    require(wire.ahead >= count)
-    left = wire.without(count)
-    return with_counts(state, channel, wire=left, inbox=inbox.more(count), required=left.told)
-
-
-def _consumed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
-    inbox = _counts(channel.inbox)
-    require(not state.failed)
-    require(not channel.blocked)
-    require(inbox.ahead >= count)
-    home = min(channel.borrowed, count)
-    kept = {"borrowed": channel.borrowed - home, "free": channel.free + count - home}
-    return with_counts(state, channel, inbox=inbox.without(count), **kept)._replace(pool=state.pool + home)
-
-
-def _borrowed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
-    require(state.pool >= count)
-    require(not channel.released)
-    require(not channel.over)
-    require(channel.borrowed + count - content_in(channel.inbox).data <= channel.required)
-    more = {"borrowed": channel.borrowed + count, "free": channel.free + count}
-    return with_counts(state, channel, **more)._replace(pool=state.pool - count)
-
-
-Many = Mapping[str, Callable[[State, Parameters, Channel, int], State]]
-
-MANY: Many = {
-    "OfferData": _offered,
-    "SendData": _sent,
-    "Deliver": _delivered,
-    "ConsumeData": _consumed,
-    "Borrow": _borrowed,
-}
-"""The first n steps of each of these actions."""
-
-
-def _counts(queue: Any) -> Contents:
-    assert isinstance(queue, Contents)
-    return queue
-
-
-def with_counts(state: State, channel: Channel, **changes: Any) -> State:
-    """The state with other counts of this channel, which is one of it."""
-    return state._replace(channels=state.channels.put(_name_of(state, channel), channel._replace(**changes)))
-
-
-def _name_of(state: State, channel: Channel) -> int:
-    return next(name for name in state.channels.names() if state.channels.get(name) is channel)
+MANY: Many = {**RUNS, "Deliver": _delivered}
+"""The first n steps of each of these actions, as replays make them; what is no data arrives one by one."""
 
 
 def times(action: str, state: State, made: Parameters, name: int, count: int, many: Many = MANY) -> State:
@@ -410,7 +374,7 @@ def times(action: str, state: State, made: Parameters, name: int, count: int, ma
         return state
     if action not in many:
         return SYSTEM.perform(action, state, made, name)
-    return many[action](state, made, state.channels.get(name), count)
+    return many[action](state, made, name, count)
 
 
 def attempted(action: str, state: State, made: Parameters, name: int, count: int, many: Many = MANY) -> State | None:

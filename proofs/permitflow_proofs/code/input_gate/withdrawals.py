@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow_model.input_gate_credit import Channel, Content, Item, Parameters, State, content_in
+from permitflow_model.input_gate_credit import Channel, Content, Item, Parameters, State, content_in, with_changes
 from permitflow_model.input_gate_trace import Moves, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.system import require
@@ -26,7 +26,6 @@ from permitflow_proofs.code.input_gate.counts import (
     attempted,
     cost_of,
     next_follows,
-    with_counts,
 )
 from permitflow_proofs.code.input_gate.sender import SENDER, SenderCase, Sending, leave
 from permitflow_proofs.code.refinement import Call, Outcome, is_possible, obligation
@@ -77,34 +76,36 @@ class _Returns(Wire):
 # This many steps at once.
 
 
-def _withdrawn(state: State, _made: Parameters, channel: Channel, count: int) -> State:
-    waiting = channel.waiting
+def _withdrawn(state: State, _made: Parameters, name: int, count: int) -> State:
+    waiting = state.channels.get(name).waiting
     assert isinstance(waiting, Tail)
     require(waiting.newest.kind == "data")
     require(waiting.known >= count)
-    return with_counts(state, channel, waiting=waiting.without_last(count))
+    return with_changes(state, name, waiting=waiting.without_last(count))
 
 
-def _sent_and_told(state: State, made: Parameters, channel: Channel, count: int) -> State:
+def _sent_and_told(state: State, made: Parameters, name: int, count: int) -> State:
+    channel = state.channels.get(name)
     told = max(content_in(channel.waiting).data, channel.announced) - count
-    sent = MANY["SendData"](state, made, channel, count)
-    return with_counts(sent, sent.channels.get(0), announced=told)
+    return with_changes(MANY["SendData"](state, made, name, count), name, announced=told)
 
 
-def _returned(state: State, made: Parameters, channel: Channel, count: int) -> State:
+def _returned(state: State, made: Parameters, name: int, count: int) -> State:
+    channel = state.channels.get(name)
     backlog = content_in(channel.waiting).data
     require(not channel.stopped)
     require(not channel.over)
     require(channel.credit >= made.exclusive + backlog + count)
-    return with_counts(state, channel, credit=channel.credit - count, announced=backlog)
+    return with_changes(state, name, credit=channel.credit - count, announced=backlog)
 
 
-def _came_back(state: State, _made: Parameters, channel: Channel, count: int) -> State:
+def _came_back(state: State, _made: Parameters, name: int, count: int) -> State:
+    channel = state.channels.get(name)
     wire = channel.wire
     assert isinstance(wire, _Returns)
     require(wire.ahead >= count)
     left, borrowed = wire.without(count), channel.borrowed - count
-    home = with_counts(state, channel, wire=left, required=left.told, borrowed=borrowed)
+    home = with_changes(state, name, wire=left, required=left.told, borrowed=borrowed)
     return home._replace(pool=state.pool + count)
 
 

@@ -1,0 +1,158 @@
+"""Rows that move together lead where they lead one by one, and a queue of runs is a queue of their items."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow_model.input_gate import SYSTEM, due_after, is_content, is_item
+from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in, content_of
+from permitflow_model.input_gate_queues import promise_in, span_in
+from permitflow_model.input_gate_runs import RUNS, ItemRuns
+from permitflow_model.input_gate_trace import GateExplanation
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.system import Disabled
+
+PARAMETERS = Parameters(inputs=2, exclusive=3, floating=5, backlog=30, epochs=0, skip=2, ends=True, losses=True)
+OTHERS = {
+    **dict.fromkeys(("AnnounceBacklog", "Grant", "AddCredit", "ResumeConsumption", "ConsumeBarrier", "Align"), 8),
+    **dict.fromkeys(("OfferBarrier", "SendBarrier"), 3),
+    **dict.fromkeys(("OfferEnd", "LoseInput"), 0.2),
+}
+"""With how often they are tried."""
+
+
+def plain(state: State) -> State:
+    """The same with queues of single items."""
+
+    def changed(channel: Channel) -> Channel:
+        queues: Any = {name: Fifo(getattr(channel, name)) for name in ("waiting", "wire", "inbox")}
+        return channel._replace(**queues)
+
+    return state._replace(channels=state.channels.map(changed))
+
+
+def one_by_one(state: State, parameters: Parameters, action: str, name: int, count: int) -> State | None:
+    """The state behind this many steps; None if not all are possible."""
+    for _ in range(count):
+        try:
+            state = SYSTEM.perform(action, state, parameters, *(() if action == "Align" else (name,)))
+        except Disabled:
+            return None
+    return state
+
+
+def at_once(state: State, parameters: Parameters, action: str, name: int, count: int) -> State | None:
+    try:
+        return RUNS[action](state, parameters, name, count)
+    except Disabled:
+        return None
+
+
+@pytest.mark.parametrize("exclusive", [0, 3])
+def test_many_rows_move_as_one_after_the_other(exclusive: int) -> None:
+    parameters = replace(PARAMETERS, exclusive=exclusive)
+    seen = Counter[tuple[str, bool]]()
+    for seed in range(60):
+        random, state = Random(seed), GateExplanation(parameters, {}).start().state
+        for _ in range(120):
+            name, count = random.randrange(2), random.randint(1, 4)
+            if random.random() < 0.3:
+                other = random.choices(*zip(*OTHERS.items(), strict=True))[0]
+                state = one_by_one(state, parameters, other, name, 1) or state
+                continue
+            action = random.choice([*RUNS])
+            expected = one_by_one(plain(state), parameters, action, name, count)
+            found = at_once(state, parameters, action, name, count)
+            has_others = any(item.kind != "data" for item in islice(state.channels.get(name).wire, count))
+            if found is not None or not (action == "Deliver" and has_others):  # which are delivered one by one
+                assert (found and plain(found)) == expected
+            seen[action, found is not None and count > 1] += 1
+            state = found or one_by_one(state, parameters, action, name, 1) or state
+            assert SYSTEM.broken_invariants(state, parameters) == []
+    assert set(seen) == {(action, are_many) for action in RUNS for are_many in (True, False)}
+
+
+def tells_at_most(item: Item, most: int) -> bool:
+    return item.backlog <= most
+
+
+def added(total: int, item: Item, _: None) -> int:
+    return total + item.backlog
+
+
+class Both:
+    """A queue of runs, and the same of single items."""
+
+    def __init__(self, runs: ItemRuns, items: Fifo[Item]) -> None:
+        self.runs, self.items = runs, items
+
+    def agree(self) -> None:
+        """Is all that a model asks of them the same?"""
+        runs, items = self.runs, self.items
+        assert tuple(runs) == tuple(items)
+        assert (runs.is_empty(), runs.size()) == (items.is_empty(), items.size())
+        for ask in (content_in, promise_in, span_in):
+            assert ask(runs) == ask(items)
+        for holds in (is_content, is_item):
+            assert runs.every(holds, PARAMETERS) == items.every(holds, PARAMETERS)
+        for most in range(6):
+            assert runs.every(tells_at_most, most) == items.every(tells_at_most, most)
+        assert runs.fold(due_after, 1, PARAMETERS) == items.fold(due_after, 1, PARAMETERS)
+        assert runs.fold(added, 0, None) == items.fold(added, 0, None)
+        if not items.is_empty():
+            assert (runs.head(), runs.last()) == (items.head(), items.last())
+            assert tuple(runs.without_last()) == tuple(items.without_last())
+
+
+def told(epoch: int, count: int, last: int) -> list[Item]:
+    return [Item("data", epoch, last + left) for left in reversed(range(count))]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["alike", "falling", "barrier", "backlog", "gone"]), st.integers(1, 5))))
+def test_a_queue_of_runs_is_a_queue_of_their_items(changes: list[tuple[str, int]]) -> None:
+    line = ItemRuns().grown(Item("data", 1, 0), 9)
+    both = Both(ItemRuns(), Fifo())
+    for change, count in changes:
+        runs, items = both.runs, both.items
+        match change:
+            case "alike":
+                both = Both(runs.grown(Item("data", 1, 0), count), Fifo((*items, *[Item("data", 1, 0)] * count)))
+            case "falling":
+                both = Both(runs.filled(line, count, 2), Fifo((*items, *told(1, count, 2))))
+            case "gone":
+                leading = next((place for place, item in enumerate(items) if item.kind != "data"), len(items))
+                assert runs.leads(count) == (leading >= count)
+                if leading >= count:
+                    taken = runs.without(count)
+                    assert taken.told == items[count - 1].backlog
+                    assert tuple(ItemRuns().joined(runs, count)) == items[:count]
+                    both = Both(taken, Fifo(items[count:]))
+                elif not items.is_empty():
+                    both = Both(runs.without_head(), items.without_head())
+            case kind:
+                item = Item("barrier" if kind == "barrier" else "backlog", 1, 0 if kind == "barrier" else count)
+                both = Both(runs.push(item), items.push(item))
+        both.agree()
+
+
+@pytest.mark.parametrize("count", [3, 100_000])
+def test_the_cost_of_a_chunk_does_not_grow_with_its_rows(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def counted(item: Item) -> Any:
+        nonlocal asked
+        asked += 1
+        return content_of(item)
+
+    monkeypatch.setattr("permitflow_model.input_gate_runs.content_of", counted)
+    queue = ItemRuns()
+    for _ in range(5):
+        queue = queue.grown(Item("data", 0, 0), count)
+    assert content_in(queue).data == 5 * count
+    assert asked == 5
