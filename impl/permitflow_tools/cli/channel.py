@@ -9,6 +9,7 @@ import typer
 from permitflow.errors import RetentionError, printable, shortened
 from permitflow.exchange.books.replay import Retention
 from permitflow.names import told
+from permitflow.stream.control import ChannelState
 from permitflow.stream.traffic import lag_in_words
 from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
@@ -181,7 +182,15 @@ def remove(exchange: DialTarget, names: Names, force: Force = False, as_json: Js
 
 @channel.command()
 @dials
-def reset(exchange: DialTarget, names: Names, force: Force = False, as_json: Json = False) -> None:
+def reset(
+    exchange: DialTarget,
+    names: Names,
+    force: Force = False,
+    broken: Annotated[
+        bool, typer.Option("--broken", help="Only those of them that are broken; the others may be used.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Make channels usable again that are spent, broken or ended.
 
     A channel that is read once begins anew, with the same settings. One that keeps its rows is open again for
@@ -190,12 +199,19 @@ def reset(exchange: DialTarget, names: Names, force: Force = False, as_json: Jso
 
     \b
       permitflow channel reset orders/0
+      permitflow channel reset orders --broken
       permitflow channel reset orders --force
 
     Exit code 0: usable again. 1: one of them is used, or the exchange does not answer. 2: unknown channel.
     """
     with exchange.orders() as orders:
-        changed = orders.reset(_chosen(orders, names), force=force)
+        chosen = _chosen(orders, names)
+        if broken:
+            told_of = orders.statistics(chosen).channels
+            chosen = [each.channel for each in told_of if each.state == ChannelState.BROKEN]
+        changed = orders.reset(chosen, force=force) if chosen else ()
+    if not chosen and not as_json:
+        print_lines(open_console(), "none of these channels is broken")
     _tell("reset", changed, exchange, as_json=as_json)
 
 

@@ -154,7 +154,7 @@ class ServeReport:
     def process_started(self, number: int) -> None:
         """It serves its channels again, as broken ones."""
         self._say_as_json("process started", {"process": number})
-        advice = "its channels are broken until you reset them (permitflow channel reset)"
+        advice = "its channels are broken until you reset them (permitflow channel reset STREAM --broken)"
         _log.warning("process %d of the exchange was started again: %s", number, advice)
 
     def processes_given_up(self, reason: str) -> None:

@@ -58,6 +58,15 @@ async def test_a_spent_channel_is_listed_with_its_reason_and_reset(command: Comm
         assert [each.state for each in exchange.statistics()] == ["waiting", "waiting"]
 
 
+async def test_only_the_broken_channels_of_a_stream_are_reset(command: Command) -> None:
+    async with asked(command, "orders/0", "orders/1") as (exchange, shell):
+        exchange.channel("orders/0").abort("its producer is gone")
+        await fill(shell.address, "orders/1")
+        assert await shell("reset", "orders", "--broken") == (0, "reset orders/0\n", "")
+        assert [each.state for each in exchange.statistics()] == ["waiting", "ended"]
+        assert await shell("reset", "orders", "--broken") == (0, "none of these channels is broken\n", "")
+
+
 async def test_those_of_several_exchanges_that_answer_are_listed(command: Command) -> None:
     async with asked(command, "orders/0") as (_, one), asked(command, "orders/0", "orders/1") as (_, other):
         both, away = (
