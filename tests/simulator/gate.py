@@ -33,8 +33,8 @@ from permitflow_testing.subjects.input_gate import judge_gate
 from tests.simulator.applications import BARRIER, SCHEMA, WATERMARK, Log, Receiving, Sender, receive_all
 from tests.simulator.coverage import covers_gate, gate_key
 from tests.simulator.outcome import Outcome
-from tests.simulator.schedule import CONSUMER, TCP, Schedule, draw, troubles
-from tests.simulator.streams import OPERATOR_SECONDS, Client, StreamsRun
+from tests.simulator.schedule import CONSUMER, OPERATOR_SECONDS, TCP, Schedule, draw, troubles
+from tests.simulator.streams import Client, StreamsRun
 
 _SWEEPER: Final = "sweeper"
 

@@ -65,7 +65,7 @@ class KeptOracle:
         for name, row in books.acknowledged.items():
             if row > self._state.consumers.get(self._names[name]).acknowledged:
                 self._perform("Acknowledge", self._names[name], row)
-        self.keep(books, books.next_row - self._state.next, "Produce")
+        self.keep(books, books.next_row - self._state.next, "ProduceBatch")  # perhaps a job's, which need no room
 
     # What the books tell.
 

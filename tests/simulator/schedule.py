@@ -46,7 +46,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """A fault after so many turns of the hosts."""
+    """A fault after so many turns of the hosts, or at a time."""
 
     turn: int
     fault: Fault
@@ -54,6 +54,8 @@ class Trouble:
     """Where it happens; of a connection: its dialler."""
     seconds: float = 0.0
     """How long it lasts, or how late it is noticed."""
+    at_seconds: float | None = None
+    """When it happens, whatever the turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,8 @@ class Schedule:
     byte_window: int
     scheme: str
     """Of the exchange's address: TCP or UDP."""
+    first_message_seconds: float = 0.0
+    """Producers send nothing before."""
     exchange_resumes: bool = True
     """False: its clients offer it in vain."""
 
@@ -130,6 +134,11 @@ _FAREWELL_SECONDS = 20.0
 """A client waits for 30 s, and an attempt to dial again takes up to 10 s of them."""
 _UDP_SHARE = 0.2
 _UNWILLING_SHARE = 1 / 16
+_MOMENTOUS_SHARE = 1 / 32
+OPERATOR_SECONDS = 1.0
+"""For each client that there was, until whoever is missing is replaced."""
+_STOPPED_SECONDS = 2.0
+"""Shorter than each silence."""
 _SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
 _RESUME_SECONDS = (0.0, 5.0, 60.0, 300.0, 300.0)
 _PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
@@ -142,6 +151,9 @@ def draw(seed: int, scheme: str = "") -> Schedule:
     drawn = _draw_for_tcp(seed)
     if Random(f"resumes {seed}").random() < _UNWILLING_SHARE:
         drawn = replace(drawn, exchange_resumes=False)
+    random = Random(f"moments {seed}")
+    if random.random() < _MOMENTOUS_SHARE:
+        drawn = random.choice((_succeeded, _stopped_as_it_begins))(drawn, random)
     random = Random(f"datagrams {seed}")
     over_udp = random.random() < _UDP_SHARE
     if scheme == TCP or not (scheme or over_udp):
@@ -198,6 +210,42 @@ def _draw_for_tcp(seed: int) -> Schedule:
         byte_window=byte_window_of(seed),
         scheme=TCP,
     )
+
+
+# Moments that faults after some turns do not meet in thousands of schedules.
+
+
+def _succeeded(drawn: Schedule, random: Random) -> Schedule:
+    """A consumer dies before it has taken anything, and the first message comes when its successor does."""
+    dies = 0.5
+    succeeds = dies + OPERATOR_SECONDS * len(drawn.clients)
+    beside = replace(drawn, conditions=replace(drawn.conditions, most_latency_seconds=1e-4))
+    return replace(
+        beside,
+        troubles=(Trouble(0, Fault.CRASH, CONSUMER, at_seconds=dies),),
+        late_seconds=dict.fromkeys(drawn.clients, 0.0),
+        first_message_seconds=succeeds + random.random() * _beginning_seconds(beside),
+        resume_seconds=_RESUME_SECONDS[-1],
+        exchange_resumes=True,
+    )
+
+
+def _stopped_as_it_begins(drawn: Schedule, random: Random) -> Schedule:
+    """A consumer is stopped while it begins: the answer and the first messages come in one piece."""
+    late = 1.0
+    stops = late + random.random() * _beginning_seconds(drawn)
+    return replace(
+        drawn,
+        troubles=(Trouble(0, Fault.PAUSE, CONSUMER, _STOPPED_SECONDS, at_seconds=stops),),
+        late_seconds={**dict.fromkeys(drawn.producers, 0.0), CONSUMER: late},
+        resume_seconds=_RESUME_SECONDS[-1],
+        exchange_resumes=random.random() < 0.5,
+    )
+
+
+def _beginning_seconds(drawn: Schedule) -> float:
+    """About as long as a stream takes to begin: to connect, and to say what it wants."""
+    return 4 * drawn.conditions.most_latency_seconds + 20 * drawn.turn_seconds
 
 
 def byte_window_of(seed: int) -> int:

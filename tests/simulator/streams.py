@@ -11,7 +11,13 @@ from typing import Any
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client import RemoteSender, get, put
-from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError, ProtocolError
+from permitflow.errors import (
+    AlteredMessageError,
+    ChannelCancelledError,
+    PeerGoneError,
+    PermitflowError,
+    ProtocolError,
+)
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.recording import RecorderFactory
@@ -21,7 +27,7 @@ from tests.simulator.coverage import key_of
 from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
-from tests.simulator.schedule import CONSUMER, EXCHANGE, TCP, UDP, Fault, Schedule, Trouble, draw
+from tests.simulator.schedule import CONSUMER, EXCHANGE, OPERATOR_SECONDS, TCP, UDP, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
 from tests.simulator.surroundings import INSECURE, simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
@@ -31,7 +37,7 @@ PATIENCE_SECONDS = 400.0
 """After the last trouble, everybody must have come to an end in so long: silence, handshakes, and connecting."""
 _LARGEST_CHUNK_BYTES = 600
 """Of a dozen numbers: 8 each, and what Arrow adds."""
-OPERATOR_SECONDS, _RESTART_SECONDS = 1.0, 3.0
+_RESTART_SECONDS = 3.0
 PRODUCER_SHIFT = 1 << 20
 """A row says whose it is: its number plus this for each producer before."""
 
@@ -97,7 +103,10 @@ class StreamsRun:
             self._start(name, partial(self._produce, number))
         self._start(CONSUMER, self._consume)
         for trouble in schedule.troubles:
-            world.at_turn(trouble.turn, self._bring, trouble)
+            if trouble.at_seconds is None:
+                world.at_turn(trouble.turn, self._bring, trouble)
+            else:
+                world.at(trouble.at_seconds, self._bring, trouble)
         try:
             world.run(until=self._deadline())
             self._is_stopping = True
@@ -217,6 +226,8 @@ class StreamsRun:
         pause = schedule.pause_seconds.get(client.host.name, 0.0)
         async with self._put() as sender:
             client.exchange = len(self.exchanges)
+            if schedule.first_message_seconds > self.world.now:
+                await asyncio.sleep(schedule.first_message_seconds - self.world.now)
             first = PRODUCER_SHIFT * number
             await Sender(sender, client.log, first, pause).send_all(schedule.chunks[number], schedule.sending[number])
             self._open_producers -= 1
@@ -338,8 +349,8 @@ class StreamsRun:
             if client.error is not None and not isinstance(client.error, PermitflowError):
                 broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
             may_be_altered = self.schedule.scheme == TCP and Fault.FLIP in self.seen
-            if isinstance(client.error, ProtocolError) and not may_be_altered:
-                broken.append(f"{name} hears that somebody breaks the protocol: {client.error!r}")
+            if isinstance(client.error, ProtocolError | AlteredMessageError) and not may_be_altered:
+                broken.append(f"{name} hears that the protocol is broken, or bytes are altered: {client.error!r}")
             if client.error is not None and not self._may_fail(name, client.error):
                 broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
             way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"

@@ -1,6 +1,7 @@
 """The judge of kept channels notices what the model does not allow."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -38,11 +39,23 @@ def test_what_a_consumer_may_do_is_allowed() -> None:
     assert not judged(act)
 
 
+def test_a_batch_that_a_dead_exchange_has_published_needs_no_room() -> None:
+    broken: list[str] = []
+    oracle = KeptOracle(replace(PARAMETERS, staging_rows=4), (NAME,), broken)
+    oracle.books(3, (NAME,))
+    oracle.books(3, (NAME,), next_row=5, acknowledged={NAME: 0})
+    assert not broken
+
+
 WRONG: dict[str, tuple[Callable[[KeptOracle, ReplayBooks], object], str]] = {
     "a row beyond the room": (lambda _, books: books.produce(1), "Produce"),
     "a row is left out": (lambda oracle, _: oracle.take(NAME, 2), "gets row 2, and the next one is 1"),
     "a row that was not taken is acknowledged": (lambda _, books: books.acknowledge(NAME, 2), "Acknowledge"),
     "an end before the last row": (lambda oracle, _: oracle.end(NAME), "ReadLogEnd"),
+    "rows beyond the room at a restart": (
+        lambda oracle, _: oracle.books(3, (NAME,), next_row=5, acknowledged={NAME: 0}),
+        "ProduceBatch",
+    ),
     "a row is forgotten at a restart": (
         lambda oracle, _: oracle.books(3, (NAME,), next_row=1),
         "the exchange counts",

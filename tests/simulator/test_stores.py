@@ -12,7 +12,7 @@ from tests.simulator.stores import SimulatedSystem, new_store
 from tests.support.stored_rows import channel
 
 # Killed with a commit that only the kernel's memory had, opened, then without power: the journal knew of that commit.
-LOG_ONLY_IN_MEMORY = (262, 780, 888)
+LOG_ONLY_IN_MEMORY = (262, 2002, 2781)
 
 
 @pytest.fixture(autouse=True)
