@@ -640,9 +640,9 @@ class MuteRun:
             and len(self._logs[_IN].lines) == self.plan.lines == self._logs[_IN].committed
             and not any(chain.from_iterable(life.worker.pipeline.backlogs.values() for life in lives if life.worker))
             and not any("/in/" in name for life in lives if life.worker for name in life.worker.pipeline.state())
-            and self._is_told()
             and not any(self._who_is_cut_off())
             and not any(self._unheard())  # a line that is silent is given up in time, and made again
+            and self._is_told()
         )
 
     def _who_is_cut_off(self) -> Iterator[str]:

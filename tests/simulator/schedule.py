@@ -134,7 +134,7 @@ _FAREWELL_SECONDS = 20.0
 """A client waits for 30 s, and an attempt to dial again takes up to 10 s of them."""
 _UDP_SHARE = 0.2
 _UNWILLING_SHARE = 1 / 16
-_MOMENTOUS_SHARE = 1 / 32
+_MOMENT_EACH = 32
 OPERATOR_SECONDS = 1.0
 """For each client that there was, until whoever is missing is replaced."""
 _STOPPED_SECONDS = 2.0
@@ -151,8 +151,8 @@ def draw(seed: int, scheme: str = "") -> Schedule:
     drawn = _draw_for_tcp(seed)
     if Random(f"resumes {seed}").random() < _UNWILLING_SHARE:
         drawn = replace(drawn, exchange_resumes=False)
-    random = Random(f"moments {seed}")
-    if random.random() < _MOMENTOUS_SHARE:
+    if seed % _MOMENT_EACH == 0:
+        random = Random(f"moment {seed}")
         drawn = random.choice((_succeeded, _stopped_as_it_begins))(drawn, random)
     random = Random(f"datagrams {seed}")
     over_udp = random.random() < _UDP_SHARE

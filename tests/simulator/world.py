@@ -113,7 +113,9 @@ class World:
         self._order = count()
         self._numbers = count(1)
         self._ready: list[Host] = []
-        self._digest = blake2b(digest_size=16)
+        self._noted: list[bytes] = []
+        self.note = self._noted.append
+        """Let this be a part of the digest."""
         self.turns = 0
         self._is_stopped = False
         self._at_turns: list[tuple[int, int, Callback, tuple[Any, ...]]] = []
@@ -125,20 +127,16 @@ class World:
         """Draw."""
         return probability > 0 and self.random.random() < probability
 
-    def note(self, content: bytes) -> None:
-        """Let this be a part of the digest."""
-        self._digest.update(content)
-
     def tell(self, where: str, what: str) -> None:
         """Let this be a part of the story, and of the digest."""
-        self._digest.update(f"{self.now!r} {where} {what}\n".encode())
+        self.note(f"{self.now!r} {where} {what}\n".encode())
         if self.story is not None:
             self.story.append((self.now, where, what))
 
     @property
     def digest(self) -> str:
         """Equal for two runs in which the same has happened: whose turn it was, and what bytes have come when."""
-        return self._digest.hexdigest()
+        return blake2b(b"".join(self._noted), digest_size=16).hexdigest()
 
     # Time.
 
@@ -199,7 +197,7 @@ class World:
             WaitsForEver: nothing can happen any more, or it was not stopped at the time ``until``.
         """
         self._is_stopped = False
-        due, ready, draw = self._due, self._ready, self.random.random
+        due, ready, draw, note = self._due, self._ready, self.random.random, self.note
         running: Host | None = None
         try:
             while not self._is_stopped:
@@ -209,7 +207,7 @@ class World:
                         events._set_running_loop(host)
                         running = host
                     ran = host.take_turn(1 + int(draw() * self._most_in_turn))
-                    self._digest.update(b"%d:%d;" % (host.number, ran))
+                    note(b"%d:%d;" % (host.number, ran))
                     self.turns += 1
                     if self.turns > _MOST_TURNS:
                         raise WaitsForEver(f"{host.name} and others turn in circles")

@@ -111,7 +111,9 @@ class Members(tuple[M, ...]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self[_known(name, len(self))]
+        if 0 <= name < len(self):
+            return self[name]
+        raise NoMemberError(name, len(self))
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
