@@ -163,6 +163,8 @@ class ItemRuns:
 
     def leads(self, count: int) -> bool:
         """Are its first items this many data?"""
+        if self._content.items == self._content.data:
+            return count <= self._content.data
         for run in self._runs:
             if count <= 0 or run.last.kind != "data":
                 break
@@ -242,8 +244,7 @@ class ItemRuns:
 
 
 def _content_of(run: Run) -> Content:
-    one = content_of(run.last)
-    return one if run.length == 1 else Content(run.length, run.length, 0, 0)
+    return content_of(run.last) if run.length == 1 else Content(run.length, run.length, 0, 0)
 
 
 def _promise_of(run: Run) -> Promise:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow_model.input_gate import SYSTEM, due_after, is_content, is_item
-from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in, content_of
+from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.input_gate_queues import promise_in, span_in
-from permitflow_model.input_gate_runs import RUNS, ItemRuns
+from permitflow_model.input_gate_runs import RUNS, ItemRuns, Run
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
@@ -141,18 +141,17 @@ def test_a_queue_of_runs_is_a_queue_of_their_items(changes: list[tuple[str, int]
         both.agree()
 
 
-@pytest.mark.parametrize("count", [3, 100_000])
-def test_the_cost_of_a_chunk_does_not_grow_with_its_rows(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = 0
+def test_no_row_of_a_chunk_is_looked_at_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(_: Run) -> Any:
+        raise AssertionError("the rows of a run were looked at one by one")
 
-    def counted(item: Item) -> Any:
-        nonlocal asked
-        asked += 1
-        return content_of(item)
-
-    monkeypatch.setattr("permitflow_model.input_gate_runs.content_of", counted)
-    queue = ItemRuns()
-    for _ in range(5):
-        queue = queue.grown(Item("data", 0, 0), count)
-    assert content_in(queue).data == 5 * count
-    assert asked == 5
+    rows = 10**9
+    line = ItemRuns().grown(Item("data", 1, 0), rows)
+    monkeypatch.setattr(Run, "items", looked)
+    queue = ItemRuns().filled(line, rows, 7)
+    assert queue.every(is_item, PARAMETERS)
+    assert (content_in(queue).data, promise_in(queue).data, queue.head().backlog) == (rows, rows, rows + 6)
+    assert queue.leads(rows)
+    assert not queue.leads(rows + 1)
+    assert (queue.without(rows - 1).size(), line.without_last().size()) == (1, rows - 1)
+    assert ItemRuns().joined(queue, rows - 1).last().backlog == 8
