@@ -6,6 +6,7 @@ docs/protocols/adaptive-window.md explains it.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from permitflow_model import input_gate_credit
@@ -133,7 +134,7 @@ def _nothing_withheld(state: State, parameters: Parameters) -> bool:
     if lent(state, parameters) != state.target:
         return True
     gate = gate_in(state)
-    return not any(GATE.is_enabled("Borrow", gate, parameters, name) for name in state.channels.names())
+    return not _BORROW.by_some(gate, partial(GATE.is_enabled, "Borrow", gate, parameters))
 
 
 SYSTEM: System[State, Parameters] = System(

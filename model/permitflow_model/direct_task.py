@@ -309,4 +309,4 @@ SYSTEM: System[State, Parameters] = System(
     probes={"SecondAttemptProbe": second_attempt},
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.direct_task:theorems")

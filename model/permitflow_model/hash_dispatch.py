@@ -5,6 +5,7 @@ docs/protocols/hash-dispatch.md explains it.  Channels and virtual nodes are num
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from operator import add
 from typing import Literal, NamedTuple, Protocol, cast
@@ -537,7 +538,7 @@ def waits_for_full(state: State, parameters: Parameters) -> bool:
     full = state.channels.every(is_full_if_waiting, parameters.room)
     if state.is_splitting:
         return True
-    return full or any(SYSTEM.is_enabled("Forward", state, parameters, name) for name in state.channels.names())
+    return full or state.channels.some_name(partial(SYSTEM.is_enabled, "Forward", state, parameters))
 
 
 def _channels(state: State) -> Family[Channel]:

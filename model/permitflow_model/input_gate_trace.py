@@ -10,6 +10,7 @@ is not recorded: each is an explanation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -125,8 +126,7 @@ class GateExplanation:
             action.name
             for action in self.system.actions
             if not action.is_environment
-            for name in action.performers(world.state)
-            if self.system.is_enabled(action.name, world.state, self.parameters, *name)
+            and action.by_some(world.state, partial(self.system.is_enabled, action.name, world.state, self.parameters))
         ]
 
     @property

@@ -31,7 +31,7 @@ from permitflow_model.fan_in import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
+from permitflow_proofs.kernel.family import SymbolicFamily, each_in_focus, holds_in_focus
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
@@ -115,10 +115,14 @@ def differ(one: Producer, other: Producer) -> bool:
     return one.ticket == 0 or one.ticket != other.ticket
 
 
-def _in_line(state: State, parameters: Parameters) -> bool:
-    if parameters.producers > 1 and not differ(state.producers.get(0), state.producers.get(1)):
-        return False
-    return holds_in_focus(is_in_line, state.producers, state.line.given, state.line.served)
+def _in_line(state: State, _parameters: Parameters) -> bool:
+    def is_right(name: int) -> bool:
+        one = state.producers.get(name)
+        return is_in_line(one, state.line.given, state.line.served) and (
+            name == 0 or differ(state.producers.get(0), one)
+        )
+
+    return each_in_focus(lambda name: merged(partial(is_right, name)), state.producers)
 
 
 def _is_taken(state: State, place: int) -> bool:
@@ -289,8 +293,8 @@ def _moves(state: State, parameters: Parameters, *, wrong: bool) -> bool:
     one, consumer = _one(state), state.consumer
     first = _with_first(state)
     own = [_is_possible(state, parameters, action, 0) for action in _OF_ITS_OWN]
-    of_first = [_is_possible(first, parameters, "TakeIn", *name) for name in SYSTEM.action("TakeIn").performers(first)]
-    steps = any_of([*own, *of_first, _is_possible(state, parameters, "PassOn")])
+    of_some = merged(partial(first.producers.some_name, partial(SYSTEM.is_enabled, "TakeIn", first, parameters)))
+    steps = any_of([*own, of_some, _is_possible(state, parameters, "PassOn")])
     has_nothing = merged(lambda: has_nothing_under_way(one) and not wrong)
     is_idle = merged(lambda: not consumer.is_there or consumer.consumed < consumer.handed)
     return any_of((is_idle, has_nothing, steps))

@@ -113,10 +113,13 @@ def never_stuck(subject: Subject[S, P], gate: State, state: S, parameters: P) ->
     # What is said of all channels is asked for first, so that it is known in all cases.
     gate.channels.every(is_awaited_no_more)
     gate.channels.every(is_open)
+
+    def is_possible(action: str, *name: int) -> bool:
+        return merged(partial(subject.system.is_enabled, action, state, parameters, *name))
+
     moves = [
-        merged(partial(subject.system.is_enabled, action, state, parameters, *name))
+        subject.system.action(action).by_some(state, partial(is_possible, action))
         for action in subject.protocol_actions()
-        for name in subject.system.action(action).performers(state)
     ]
     return implies(merged(partial(needs_to_move, gate)), any_of(moves))
 

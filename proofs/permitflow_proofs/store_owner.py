@@ -127,7 +127,8 @@ def _of_its_phase(state: State, _parameters: Parameters) -> bool:
 
 
 def _of_two(state: State, _parameters: Parameters) -> bool:
-    return state.exchanges.size() == 1 or differ(state.exchanges.get(0), state.exchanges.get(1))
+    exchanges = state.exchanges
+    return each_in_focus(lambda name: name == 0 or differ(exchanges.get(0), exchanges.get(name)), exchanges)
 
 
 def _row(state: State, _parameters: Parameters) -> bool:

@@ -329,6 +329,7 @@ TABLES = [
     bridge_proofs,
     conflate_proofs,
     demand_proofs,
+    direct_task_proofs,
     drop_queue_proofs,
     fan_in_proofs,
     grpc_call_proofs,

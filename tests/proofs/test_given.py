@@ -12,7 +12,7 @@ import z3
 from permitflow_model import demand, feedback_loop, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import System, require
+from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
 from permitflow_proofs import catalogue
@@ -134,6 +134,15 @@ def test_a_fixed_field_of_the_second_of_two_is_told() -> None:
             any_parameters_of(demand.Parameters, **fixed)
 
     assert facts(two) == ("batch = 2",)
+
+
+def test_fields_of_two_parameters_are_told_apart() -> None:
+    def two() -> None:
+        one, other = (any_parameters_of(demand.Parameters) for _ in range(2))
+        assume(one.size <= other.size)
+        assume(other.withdrawals)
+
+    assert facts(two) == ("size <= other.size", "other.withdrawals = TRUE")
 
 
 def test_an_assumption_about_parameters_is_told() -> None:
@@ -268,8 +277,20 @@ def test_parameters_that_end_on_no_path_are_told(narrow: Callable[[], None]) -> 
     assert facts(narrow) in {("size >= 5",), ("5 <= size",)}
 
 
+def go_with_five(state: int, parameters: demand.Parameters) -> int:
+    require(parameters.size == 5)
+    return state
+
+
+def step_of_five() -> int:
+    system: System[int, demand.Parameters] = System(
+        "Five", initial=lambda _: 0, actions=(Action("go", go_with_five),), invariants={}
+    )
+    return system.perform("go", 0, any_parameters_of(demand.Parameters))
+
+
 def test_a_guard_leaves_out_no_parameters() -> None:
-    assert facts(lambda: require(any_parameters_of(demand.Parameters).size == 5)) == ()
+    assert facts(step_of_five) == ()
 
 
 def test_where_a_claim_is_refuted_its_other_paths_are_not_left_out() -> None:
@@ -279,8 +300,11 @@ def test_where_a_claim_is_refuted_its_other_paths_are_not_left_out() -> None:
 
 
 def test_a_guard_in_a_beginning_leaves_out_no_parameters() -> None:
-    beginning = Beginning(lambda: require(any_parameters_of(demand.Parameters).size == 5))
-    assert facts(beginning) == ()
+    assert facts(Beginning(step_of_five)) == ()
+
+
+def test_what_a_claim_requires_outside_of_a_step_is_told() -> None:
+    assert facts(lambda: go_with_five(0, any_parameters_of(demand.Parameters))) == ("size = 5",)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -7,8 +7,9 @@ import pytest
 
 from permitflow_model.kernel.family import NoMemberError
 from permitflow_model.kernel.queue import larger
+from permitflow_model.kernel.system import Action, System, require
 from permitflow_proofs import hash_dispatch, mute, mute_links, mute_scheduler, staging
-from permitflow_proofs.kernel.frame import is_same_part
+from permitflow_proofs.kernel.frame import Frame, has_guard, is_same_part
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import decide
@@ -274,6 +275,26 @@ def test_a_step_looks_only_at_members_that_are_there() -> None:
         decide(lambda: looks_at(1))
 
 
+def look_at(bins: Indexed[Bin], _parameters: None, name: int) -> Indexed[Bin]:
+    require(bins.get(name).is_open)
+    return bins
+
+
+def test_a_guard_looks_only_at_members_that_are_there() -> None:
+    look: Action[Indexed[Bin], None] = Action("look", look_at)
+    looking = System("Bins", initial=lambda _: any_bins()[0], actions=(look,), invariants={})
+    frame: Frame[Indexed[Bin], None] = Frame("look", when=lambda bins, _, name: bins.get(name).is_open)
+
+    def guarded(beyond: int) -> bool:
+        bins, one, _ = any_bins()
+        subject = Subject(looking, lambda: None, lambda _: bins, {"look": lambda _: (one + beyond,)})
+        return has_guard(subject, frame)
+
+    assert decide(lambda: guarded(0)).outcome == "proved"
+    with pytest.raises(NoMemberError):
+        decide(lambda: guarded(1))
+
+
 def test_what_is_known_of_every_member_is_asked_of_members_only() -> None:
     def still_open() -> bool:
         bins, one, _ = any_bins()
@@ -301,6 +322,8 @@ def test_names_cannot_be_listed_and_members_are_numbers() -> None:
 
     with pytest.raises(TypeError, match="ask for every member"):
         decide(lists)
+    with pytest.raises(TypeError, match="ask for every member"):
+        decide(lambda: any_bins()[0].some_name(lambda name: name > 0))
     with pytest.raises(TypeError, match="text is neither a number, nor a truth value or a word"):
         decide(lambda: Indexed.any_family(member_by_name(Words), 1).size() == 1)
 

@@ -33,8 +33,8 @@ def bind(symbol: Any, value: Any, in_focus: Sequence[int] = ()) -> None:
         case SymbolicFamily():
             limit(equal(symbol.size(), len(value)))
             names = [name for name in in_focus if name < len(value)]
-            for place in symbol.names():
-                bind(symbol.get(place), value[names[place]], in_focus)
+            for (_, member), name in zip(symbol.parts(), names, strict=False):
+                bind(member, value[name], in_focus)
         case Indexed():
             limit(equal(symbol.size(), len(value)))
             for name, member in enumerate(value):

@@ -24,7 +24,11 @@ class Family(Protocol[M]):
         ...
 
     def names(self) -> Iterable[int]:
-        """The names to try in a search for a member that can act; of equal members, one is enough."""
+        """The names, where they can be listed; of equal members, one may be enough."""
+        ...
+
+    def some_name(self, holds: Callable[[int], bool]) -> bool:
+        """Does it hold for the name of some member, such as that it can act?"""
         ...
 
     def get(self, name: int) -> M:
@@ -109,6 +113,10 @@ class Members(tuple[M, ...]):
         """All of them."""
         return range(len(self))
 
+    def some_name(self, holds: Callable[[int], bool]) -> bool:
+        """Does it hold for the name of some member?"""
+        return any(map(holds, self.names()))
+
     def get(self, name: int) -> M:
         """The member of this name."""
         if 0 <= name < len(self):
@@ -178,6 +186,10 @@ class Alike(Generic[M]):
         yield from others
         if self._alike() > 0:
             yield next(name for name in range(len(others) + 1) if name not in others)
+
+    def some_name(self, holds: Callable[[int], bool]) -> bool:
+        """Does it hold for the name of some member?"""
+        return any(map(holds, self.names()))
 
     def get(self, name: int) -> M:
         """The member of this name."""

@@ -8,7 +8,7 @@ explored, replayed, made to lead tests and proved.  Nothing repeats a guard: ask
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
@@ -22,6 +22,9 @@ P = TypeVar("P")
 
 class Disabled(Exception):
     """The action's guard is false in this state."""
+
+    action = ""
+    """Its name; empty if ``require`` was not called by an action."""
 
 
 class ModelError(ValueError):
@@ -107,9 +110,9 @@ class Action(Generic[S, P]):
         """Say what is wrong with the action in this state."""
         raise ModelError(f"action {call(self.name, arguments)!r} in state {shown(state)}: {told}") from cause
 
-    def performers(self, state: S) -> Iterable[tuple[int, ...]]:
-        """How the arguments may begin: with the name of a member, or, where there are no members, with nothing."""
-        return [()] if self.members is None else [(name,) for name in self.members(state).names()]
+    def by_some(self, state: S, performs: Callable[..., bool]) -> bool:
+        """Is it so for the name of some member, as the first argument; or, where there are no members, without one?"""
+        return performs() if self.members is None else self.members(state).some_name(performs)
 
 
 def _require_function(what: str, part: object, example: str = "") -> None:
@@ -288,7 +291,12 @@ class System(Generic[S, P]):
             ModelError: the action returns no state.
         """
         action = self._by_name[name]
-        return action.require_state(action.perform(state, parameters, *arguments), state, arguments)
+        try:
+            after = action.perform(state, parameters, *arguments)
+        except Disabled as refused:
+            refused.action = name
+            raise
+        return action.require_state(after, state, arguments)
 
     def successors(self, state: S, parameters: P) -> Iterator[Step[S]]:
         """All steps out of a state, in the order of the actions."""
@@ -306,14 +314,10 @@ class System(Generic[S, P]):
         Its own actions take no arguments but a member's name, and numbers with a default: the one that is possible if
         any is.
         """
-        for action in self._own_actions:
-            for name in action.performers(state):
-                try:
-                    action.require_state(action.perform(state, parameters, *name), state, name)
-                except Disabled:
-                    continue
-                return True
-        return False
+        return any(
+            action.by_some(state, partial(self.is_enabled, action.name, state, parameters))
+            for action in self._own_actions
+        )
 
     def can_step(self, state: S, parameters: P) -> bool:
         """The same where its own actions take other arguments: those of an exploration."""

@@ -27,9 +27,14 @@ def holds_although_somebody_waits(state: State, parameters: Parameters, size: in
     return after._replace(asked=state.asked)
 
 
+def keeps_the_peak_of_what_it_has_given(state: State, parameters: Parameters) -> State:
+    return SYSTEM.perform("Pull", state, parameters)._replace(held=Summary(0, 0, state.held.peak))
+
+
 MISTAKES = (
     Mistake("OnComplete", forgets_at_the_end, "AllGiven", SMALL),
     Mistake("Pull", gives_twice, "Conservation", SMALL),
     Mistake("Push", replaces_what_is_held, "Conservation", SMALL),
     Mistake("Push", holds_although_somebody_waits, "HeldForNobody", SMALL),
+    Mistake("Pull", keeps_the_peak_of_what_it_has_given, "TypeOK", SMALL),
 )

@@ -41,9 +41,9 @@ def commits_whatever_was_found(state: State, parameters: Parameters, name: int) 
 
 
 MISTAKES = (
-    Mistake("BeginAttempt", begins_while_the_earlier_one_still_sends, "OneAttempt", SMALL),
+    Mistake("BeginAttempt", begins_while_the_earlier_one_still_sends, "OneAttempt", SMALL, at_once="SendsAlone"),
     Mistake("BeginAttempt", begins_behind_rows_of_the_earlier_one, "OneAttempt", LONG),
-    Mistake("BeginAttempt", begins_though_rows_were_found, "NoneTwice", SMALL),
+    Mistake("BeginAttempt", begins_though_rows_were_found, "NoneTwice", SMALL, at_once="SendsAlone"),
     Mistake("TakeDirectly", takes_a_row_that_stays_on_its_way, "TypeOK", SMALL),
     Mistake("CommitJob", commits_whatever_was_found, "WholeOnce", SMALL),
 )

@@ -92,6 +92,12 @@ def forgets_the_lost(state: State, parameters: Parameters) -> State:
     return after._replace(consumer=after.consumer._replace(handed=consumer.handed))
 
 
+def takes_in_what_has_not_come(state: State, parameters: Parameters, name: int) -> State:
+    one = state.producers.get(name)
+    after = SYSTEM.perform("TakeIn", _with(state, name, incoming=one.incoming + 1), parameters, name)
+    return _with(after, name, incoming=one.incoming - 1)
+
+
 MISTAKES = (
     Mistake("NoteEnd", ends_for_all, "OpenUntilClosed", UNREAD),
     Mistake("NoteEnd", takes_the_end_too_early, "EndIsBehindAll", UNREAD),
@@ -105,4 +111,5 @@ MISTAKES = (
     Mistake("RefuseClosed", drops_quietly, "EachTakenOnce", UNREAD),
     Mistake("ReadEnd", reads_end_before_the_line, "EndIsOfAll", READ),
     Mistake("GiveUpConsumer", forgets_the_lost, "PassedOnOnce", ONE),
+    Mistake("TakeIn", takes_in_what_has_not_come, "TypeOK", UNREAD),
 )

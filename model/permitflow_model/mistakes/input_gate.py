@@ -153,6 +153,11 @@ def is_lost_alone(state: State, parameters: Parameters, name: int) -> State:
     return after._replace(channels=state.channels.put(name, after.channels.get(name)))
 
 
+def lends_what_the_pool_has_not(state: State, parameters: Parameters, name: int) -> State:
+    after = SYSTEM.perform("Borrow", state._replace(pool=state.pool + 1), parameters, name)
+    return after._replace(pool=state.pool - 1)
+
+
 MISTAKES = (
     Mistake("ConsumeData", returns_a_buffer_twice, "Conservation", ABORTS),
     Mistake("ResumeConsumption", keeps_credit_that_was_taken_back, "Conservation", REVOCATION),
@@ -177,4 +182,5 @@ MISTAKES = (
     Mistake("Align", aligns_with_the_first_barrier, "InEpoch", ABORTS),
     Mistake("ConsumeNewerBarrier", frees_nobody, "InEpoch", ABORTS),
     Mistake("ConsumeOlderBarrier", blocks_for_an_older_barrier, "InEpoch", ABORTS),
+    Mistake("Borrow", lends_what_the_pool_has_not, "TypeOK", ABORTS),
 )

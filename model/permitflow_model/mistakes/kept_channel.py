@@ -144,6 +144,11 @@ def a_purge_is_one_of_all_consumers(state: State, parameters: Parameters, name: 
     return after._replace(consumers=consumers, first=state.next)
 
 
+def rows_expire_before_they_come(state: State, parameters: Parameters, row: int) -> State:
+    after = SYSTEM.perform("Expire", state._replace(next=state.next + 1), parameters, row)
+    return after._replace(next=state.next)
+
+
 MISTAKES = (
     Mistake("Acknowledge", the_fastest_consumer_decides_what_is_forgotten_by_the_channel, "NeededIsKept", TWO),
     Mistake("Produce", one_row_more_is_kept_than_there_are_permits, "KeptBounded", ONE),
@@ -165,4 +170,5 @@ MISTAKES = (
     Mistake("Expire", what_expires_counts_as_acknowledged, "AcknowledgedIsHandled", EXPIRING),
     Mistake("Expire", expiry_moves_positions_and_nobody_hears_of_it, "EachRowOnce", EXPIRING),
     Mistake("PurgeConsumer", a_purge_is_one_of_all_consumers, "AcknowledgedIsHandled", TWO_EXPIRING),
+    Mistake("Expire", rows_expire_before_they_come, "TypeOK", EXPIRING),
 )

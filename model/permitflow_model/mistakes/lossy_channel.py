@@ -57,6 +57,11 @@ def keeps_its_limit(state: State, parameters: Parameters) -> State:
     return SYSTEM.perform("Reconnect", state, parameters)._replace(limit=state.limit)
 
 
+def numbers_from_minus_one(state: State, parameters: Parameters) -> State:
+    after = SYSTEM.perform("Send", state._replace(sent=state.sent - 1), parameters)
+    return after._replace(sent=state.sent + 1)
+
+
 MISTAKES = (
     Mistake("Deliver", takes_whatever_comes, "InOrder", ONE),
     Mistake("Deliver", takes_what_comes_after_a_gap, "InOrder", TWO),
@@ -66,4 +71,5 @@ MISTAKES = (
     Mistake("Send", sends_beyond_the_limit, "LimitGranted", ONE),
     Mistake("Hear", believes_that_all_arrived, "NothingInvented", TWO),
     Mistake("Reconnect", keeps_its_limit, "LimitGranted", ANEW),
+    Mistake("Send", numbers_from_minus_one, "TypeOK", ONE),
 )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.system import require
 from permitflow_model.mistakes import Mistake
 from permitflow_model.mute import SYSTEM, Parameters, State, in_flight, is_mute, source_at, with_source
 
@@ -100,6 +101,14 @@ def mutes_in_no_new_epoch(state: State, parameters: Parameters, name: int) -> St
     return after._replace(heard=state.heard, signals=state.signals)
 
 
+def consumes_what_is_not_there(state: State, parameters: Parameters, name: int) -> State:
+    require(name <= parameters.sinks)
+    sink = state.sinks.get(name - 1)
+    one_more = state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=sink.inbox + 1)))
+    after = SYSTEM.perform("Consume", one_more, parameters, name)
+    return after._replace(sinks=after.sinks.put(name - 1, after.sinks.get(name - 1)._replace(inbox=sink.inbox - 1)))
+
+
 MISTAKES = (
     Mistake("ReceiveSignal", hears_older_ones_too, "OnItsWay", TWO_PATHS),
     Mistake("ReceiveSignal", a_relay_keeps_it_to_itself, "OnItsWay", TWO_PATHS),
@@ -110,4 +119,5 @@ MISTAKES = (
     Mistake("ReceiveSignal", receive_signal_into_set, "NewestHolds", TWO_PATHS),
     Mistake("ReceiveSignal", receive_signal_into_counter, "NewestHolds", TWO_PATHS),
     Mistake("Deliver", mutes_in_no_new_epoch, "Marks", TWO_PATHS),
+    Mistake("Consume", consumes_what_is_not_there, "TypeOK", TWO_PATHS),
 )

@@ -39,9 +39,15 @@ def a_loss_costs_nothing(state: DelayState, parameters: DelayParameters, name: i
     return after._replace(sources=after.sources.put(name, again))
 
 
+def consumes_what_is_not_there(state: DelayState, parameters: DelayParameters) -> DelayState:
+    after: DelayState = DELAY.perform("Consume", state._replace(inbox=state.inbox + 1), parameters)
+    return after._replace(inbox=state.inbox - 1)
+
+
 MISTAKES = (
     Mistake("Deliver", told_without_a_signal, "NewestObeyed", NEAR),
     Mistake("Deliver", a_full_queue_does_not_mute, "Marks", NEAR),
     Mistake("Send", sends_while_late, "InTime", NEAR),
     Mistake("LoseSignal", a_loss_costs_nothing, "Coming", NEAR),
+    Mistake("Consume", consumes_what_is_not_there, "TypeOK", NEAR),
 )

@@ -42,6 +42,16 @@ def runs_before_all_have_freed_it(
     return after._replace(actors=after.actors.put(name, after.actors.get(name)._replace(muted=False)))
 
 
+def takes_a_message_that_is_not_there(
+    state: SchedulerState, parameters: SchedulerParameters, name: int
+) -> SchedulerState:
+    actor = state.actors.get(name)
+    one_more = state._replace(actors=state.actors.put(name, actor._replace(mailbox=actor.mailbox + 1)))
+    after: SchedulerState = SCHEDULER.perform("BeginBehaviour", one_more, parameters, name)
+    busy = after.actors.get(name)._replace(mailbox=actor.mailbox - 1)
+    return after._replace(actors=after.actors.put(name, busy))
+
+
 MISTAKES = (
     Mistake("Send", send_and_mute_the_busy, "MutedByIsAcyclic", SchedulerParameters(actors=2, batch=1, messages=2)),
     Mistake(
@@ -53,5 +63,11 @@ MISTAKES = (
     Mistake("UnsetOverloaded", frees_nobody, "Woken", SchedulerParameters(actors=2, batch=1, messages=2)),
     Mistake(
         "UnmuteSender", runs_before_all_have_freed_it, "MutedIfHeld", SchedulerParameters(actors=3, batch=1, messages=2)
+    ),
+    Mistake(
+        "BeginBehaviour",
+        takes_a_message_that_is_not_there,
+        "TypeOK",
+        SchedulerParameters(actors=2, batch=1, messages=2),
     ),
 )

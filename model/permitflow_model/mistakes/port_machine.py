@@ -39,6 +39,10 @@ def mistakes_a_failure_for_the_end(state: State, parameters: Parameters) -> Stat
     return after._replace(inlet="completed") if after.inlet == "failed" else after
 
 
+def pushes_two_at_once(state: State, parameters: Parameters) -> State:
+    return SYSTEM.perform("Push", state, parameters)._replace(element=2)
+
+
 MISTAKES = (
     Mistake("Complete", loses_what_is_on_its_way, "NothingLost", PARAMETERS),
     Mistake("Fail", fails_at_once, "NotOvertaken", PARAMETERS),
@@ -46,4 +50,5 @@ MISTAKES = (
     Mistake("Cancel", tells_nobody, "CloseReported", PARAMETERS),
     Mistake("ProcessEvent", ends_first, "NotOvertaken", PARAMETERS),
     Mistake("ProcessEvent", mistakes_a_failure_for_the_end, "EndsMatch", PARAMETERS),
+    Mistake("Push", pushes_two_at_once, "TypeOK", PARAMETERS),
 )

@@ -83,6 +83,11 @@ def writes_nothing_again(state: State, parameters: Parameters) -> State:
     return after._replace(acked=after.written, data=after.data if state.acceptor == "open" else Fifo())
 
 
+def asks_for_the_message_before(state: State, parameters: Parameters) -> State:
+    after = SYSTEM.perform("Dial", state, parameters)
+    return after._replace(request=Request(after.dialled, diallers_position(state, parameters) - 1))
+
+
 MISTAKES = (
     Mistake("Send", sends_a_message_more_than_it_has_permits, "Bounded", SENDER_DIALS, at_once="PermitsInLine"),
     Mistake("HearAnswer", does_not_ask_for_the_position, "NothingLost", SENDER_DIALS),
@@ -97,4 +102,5 @@ MISTAKES = (
     Mistake("Hear", forgets_what_it_has_sent, "NothingInvented", TOGETHER),
     Mistake("ReturnPermit", returns_a_permit_before_it_acknowledges, "PermitsInLine", SENDER_DIALS),
     Mistake("WriteKept", writes_nothing_again, "NothingInvented", SENDER_DIALS),
+    Mistake("Dial", asks_for_the_message_before, "TypeOK", RECEIVER_DIALS),
 )

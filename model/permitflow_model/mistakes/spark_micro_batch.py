@@ -70,6 +70,11 @@ def loses_what_it_keeps(state: State, parameters: Parameters) -> State:
     return SYSTEM.perform("CrashDriver", state, parameters)._replace(lost=state.produced)
 
 
+def stages_more_than_its_batch(state: State, parameters: Parameters) -> State:
+    after = SYSTEM.perform("Stage", state, parameters)
+    return after._replace(staged=after.staged._replace(end=state.end + 1))
+
+
 MISTAKES = (
     Mistake("Produce", takes_over_without_asking, "Bounded", PUBLISHED_BEYOND_THE_WINDOW),
     Mistake("ProduceBatch", publishes_without_asking, "Bounded", PUBLISHED_BEYOND_THE_WINDOW),
@@ -86,4 +91,5 @@ MISTAKES = (
         "AcknowledgeForDriver", acknowledges_the_last_batch, "AcknowledgedIsCommitted", PUBLISHED_BEYOND_THE_WINDOW
     ),
     Mistake("CrashDriver", loses_what_it_keeps, "NothingLostIfDurable", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("Stage", stages_more_than_its_batch, "TypeOK", PUBLISHED_BEYOND_THE_WINDOW),
 )

@@ -47,6 +47,11 @@ def goes_on_above_the_low_watermark(state: State, parameters: Parameters) -> Sta
     return told_now(state, ON)._replace(since=0)
 
 
+def consumes_what_is_not_there(state: State, parameters: Parameters) -> State:
+    after = SYSTEM.perform("Consume", state._replace(inbox=state.inbox + 1), parameters)
+    return after._replace(inbox=state.inbox - 1)
+
+
 MISTAKES = (
     Mistake("Send", sends_faster, "Crossed", SMALL),
     Mistake("Send", sends_while_stopped, "StillToCome", SMALL),
@@ -55,4 +60,5 @@ MISTAKES = (
     Mistake("SendXoff", forgets_to_tell, "LastWord", SMALL),
     Mistake("LoseSignal", tells_at_once_what_was_lost, "LastWord", LOSSY),
     Mistake("SendXon", goes_on_above_the_low_watermark, "Crossed"),
+    Mistake("Consume", consumes_what_is_not_there, "TypeOK", SMALL),
 )

@@ -134,6 +134,13 @@ def _unless_ended(name: int, after: Attempt, before: NamedFamily[Attempt]) -> At
     return before.get(name) if after.phase == "ended" else after
 
 
+def names_an_attempt_that_was_not_begun(state: State, parameters: Parameters, name: int) -> State:
+    after = SYSTEM.perform("HearAttempt", state, parameters, name)
+    place = state.attempts.get(name).task - 1
+    one = after.tasks.get(place)._replace(chosen=state.begun + 1)
+    return after._replace(tasks=after.tasks.put(place, one))
+
+
 MISTAKES = (
     Mistake("OpenAttempt", keeps_what_comes_late, "GivenBack", ONE),
     Mistake("PublishBatch", leaves_the_others_staged, "GivenBack", ONE),
@@ -148,4 +155,5 @@ MISTAKES = (
     Mistake("ForgetDecision", forgets_the_decision_too_early, "AllOrNone", TWO_EXCHANGES, at_once="Forgotten"),
     Mistake("DecideBatch", writes_nothing_down, "PublishedOfOneRun", TWO_EXCHANGES, at_once="Forgotten"),
     Mistake("RestartDriver", runs_a_decided_batch_again, "PublishedOfOneRun", TWO_EXCHANGES, at_once="Decision"),
+    Mistake("HearAttempt", names_an_attempt_that_was_not_begun, "TypeOK", ONE, at_once="Chosen"),
 )

@@ -94,6 +94,10 @@ def a_commit_that_the_journal_does_not_know_of_is_refused(state: State, paramete
     return after._replace(log=state.log)
 
 
+def a_commit_that_is_not_written_counts_as_flushed(state: State, parameters: Parameters) -> State:
+    return SYSTEM.perform("FlushCommit", state, parameters)._replace(kept=state.log + 1)
+
+
 MISTAKES = (
     Mistake("FailFlush", a_commit_whose_flush_failed_counts_as_flushed, "Durable", FAILING, at_once="Phase"),
     Mistake("FailJournal", goes_on_after_its_journal_has_failed, "LossNoticed", LOSING, at_once="Phase"),
@@ -121,4 +125,5 @@ MISTAKES = (
         FAILING,
         at_once="Unharmed",
     ),
+    Mistake("FlushCommit", a_commit_that_is_not_written_counts_as_flushed, "TypeOK", FAILING),
 )

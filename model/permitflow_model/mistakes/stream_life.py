@@ -148,6 +148,13 @@ def loses_frames_with_the_connection(state: State, parameters: Parameters) -> St
     return after._replace(to_downstream=Fifo()) if parameters.resumes else after
 
 
+def consumes_what_is_not_there(state: State, parameters: Parameters) -> State:
+    inbox = state.downstream.inbox
+    one_more = state._replace(downstream=state.downstream._replace(inbox=inbox + 1))
+    after = SYSTEM.perform("Consume", one_more, parameters)
+    return after._replace(downstream=after.downstream._replace(inbox=inbox - 1))
+
+
 MISTAKES = (
     Mistake("Offer", goes_on_behind_its_end, "Expected", GET, at_once="Lines"),
     Mistake("Offer", sends_without_a_permit, "Bounded", PUT, at_once="Numbers"),
@@ -167,4 +174,5 @@ MISTAKES = (
     Mistake("Consume", consumes_the_last_and_does_not_answer, "WaitsForApplication", PUT, at_once="Numbers"),
     Mistake("HearDownstream", hands_over_what_comes_behind_a_cancel, "CancelHeeded", PUT, at_once="Numbers"),
     Mistake("HearUpstream", does_not_heed_a_cancel, "CancelHeeded", PUT, at_once="Numbers"),
+    Mistake("Consume", consumes_what_is_not_there, "TypeOK", PUT, at_once="Numbers"),
 )

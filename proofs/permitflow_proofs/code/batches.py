@@ -20,6 +20,7 @@ from itertools import accumulate
 from types import FrameType
 from typing import Any, NoReturn
 
+from permitflow_proofs.kernel.indexed import own
 from permitflow_proofs.kernel.symbols import (
     Integer,
     all_of,
@@ -142,8 +143,9 @@ class Batch:
         """
         self.count = natural(f"{name}.count", 1)
         self.least, self.most = integer(f"{name}.least"), integer(f"{name}.most")
-        self.rows, self._sums, self.costs = (function(f"{name}.{what}") for what in ("rows", "sums", "costs"))
-        self.fit = predicate(f"{name}.fit")
+        prefix = own(f"{name}.")
+        self.rows, self._sums, self.costs = (function(f"{prefix}{what}") for what in ("rows", "sums", "costs"))
+        self.fit = predicate(f"{prefix}fit")
         """Are the first n all within the range?"""
         self._cost_of = cost_of
         self._most_cost = most_cost

@@ -16,13 +16,13 @@ A proof with it holds for any member as the one in focus, and for any number of 
 - a step is made by this one member, or changes all of them alike;
 - claims about all members, or some, use ``every`` and ``sum_of``; and the name of one in focus stands for any.
 
-So a claim may choose who is in focus.  It can do so once for each member there that does not act: ``choose`` one that
-waits, if any does, or ask whether something ``holds_in_focus``, which fails for the one in focus if it fails for any.
-It must not assume something of a member in focus by name, and then ask so: that member is no longer any.
-``names`` is for ``can_move`` alone, which may only be concluded: it is true if a member in focus can move.
+So a claim may choose who is in focus, for one use of each member there: one acts, or is looked up by its name;
+``choose`` has one that waits in focus, if any does; and what ``holds_in_focus`` fails for the one there if it fails for
+any.  Nobody lists names.  Whether ``some_name`` is one that can act is known of those in focus; of the others it is
+not, and both answers are walked.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -34,6 +34,7 @@ from permitflow_proofs.kernel.symbols import (
     Opaque,
     Truth,
     all_of,
+    any_of,
     assume,
     equal,
     implies,
@@ -113,20 +114,6 @@ class _Others(Generic[M]):
         self._kept: Notes[tuple[int, ...], _Context] = Notes()
         self._uses: Notes[_Use, bool] = Notes()
         """For what the members in focus are chosen."""
-        self._named: Notes[int, bool] = Notes()
-        """Members in focus that were looked up, or put there."""
-
-    def look_up(self, name: int) -> None:
-        """A member in focus is looked up by its name, or another one is put there."""
-        if self._whole is not None:
-            self._whole[0].look_up(name)
-        elif name not in self._named:
-            current_explorer().note_effect()
-            self._named[name] = True
-
-    def is_named(self, name: int) -> bool:
-        """Was it?"""
-        return self._whole[0].is_named(name) if self._whole is not None else name in self._named
 
     def uses_of_focus(self, use: _Use) -> Set[_Use]:
         """For what the members in focus are chosen, this use included."""
@@ -253,6 +240,10 @@ ACTING: int = cast(int, _Acting())
 """The name of the first member in focus, where it acts: it stands for any name, so that nothing can be asked of it."""
 
 
+class _Asked(int):
+    """The name of a member in focus of which a question is asked, of each of them alike."""
+
+
 class SymbolicFamily(Opaque, Generic[M]):
     """Any family: members in focus, whose names are 0 and 1, and others."""
 
@@ -291,21 +282,34 @@ class SymbolicFamily(Opaque, Generic[M]):
         """How many there are."""
         return self._others.size + len(self._focus)
 
+    def parts(self) -> list[tuple[str, Any]]:
+        """The members in focus, by their names in words, and what the others are."""
+        return [*((str(name), one) for name, one in enumerate(self._focus)), ("others", self.others)]
+
     @property
     def others(self) -> "Unseen":
         """The members that are not in focus."""
         return Unseen(self._others, self._changes)
 
-    def names(self) -> range:
-        """The members in focus, among whom one is looked for that can act.
+    def names(self) -> NoReturn:
+        """Refused.
 
         Raises:
-            TypeError: a step lists them, but there are others, too.
+            TypeError: always.
         """
-        if current_explorer().is_acting:
-            instead = "ask every, sum_of or size, or change all by map"
-            raise TypeError(f"a step lists the members, but their number is any; {instead}")
-        return range(len(self._focus))
+        instead = "ask every, some, sum_of or size, or change all by map"
+        raise TypeError(f"nobody lists the members, because their number is any; {instead}")
+
+    def some_name(self, holds: Callable[[int], bool]) -> bool:
+        """Does it hold for the name of some member?  If for none in focus, it may for another one, if there is one."""
+        found: list[bool] = []
+        for name in self._asked_names():
+            found.append(holds(name))
+            if found[-1] is True:
+                return True
+        is_another = truth("somebody else")
+        limit(implies(is_another, _some(self._others.size)))
+        return any_of([*found, is_another])
 
     def get(self, name: int) -> M:
         """A member in focus.
@@ -360,20 +364,20 @@ class SymbolicFamily(Opaque, Generic[M]):
         return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._free, self._changes)
 
     def choose(self, holds: Callable[..., bool], *context: object) -> None:
-        """Go on only where it holds for the first in focus, if it does for any: a claim about any is about this one.
-
-        Raises:
-            TypeError: the claim has looked at the first one before, so that it may not be any.
-        """
-        if self._others.is_named(0) and self._others.size > 0:
-            raise TypeError("the first member in focus is chosen after it was looked up or changed; choose it before")
+        """Go on only where it holds for the first in focus, if it does for any: a claim about any is about this one."""
         self._take_focus(self._question(holds, context)[0], of_first=True)
         holds_for_some = merged(partial(some, self, holds, *context))
         limit(implies(holds_for_some, merged(partial(holds, self._focus[0], *context))))
 
-    def ask_in_focus(self, holds: Callable[..., bool], *context: object) -> None:
-        """Note that a claim asks whether this holds for each member in focus."""
-        self._take_focus(self._question(holds, context)[0])
+    def ask_in_focus(self, holds: Callable[..., bool], *context: object) -> Iterable[int]:
+        """The names of the members in focus, to ask whether this holds for each."""
+        # What is assumed of all is known of each, whoever is chosen.
+        if not current_explorer().is_supposing:
+            self._take_focus(self._question(holds, context)[0])
+        return self._asked_names()
+
+    def _asked_names(self) -> Iterable[int]:
+        return map(_Asked, range(len(self._focus)))
 
     def _take_focus(self, use: _Key, *, of_first: bool = False) -> None:
         """For this use the claim chooses who is in focus, or who is the first there.
@@ -400,30 +404,28 @@ class SymbolicFamily(Opaque, Generic[M]):
         return tuple(asked), partial(_asked, self._changes, ask, context)
 
     def _in_focus(self, name: int) -> int:
-        if name is ACTING:
-            self._take_focus(("acts",), of_first=True)
-            return 0
-        if current_explorer().is_one_acting:
+        place = 0 if name is ACTING else name
+        if name is not ACTING and current_explorer().is_one_acting:
             raise TypeError(f"a step names the member {name}, but another one acts, which may be the same")
-        if name not in range(len(self._focus)):
-            raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
-        self._others.look_up(name)
-        return name
+        if place not in range(len(self._focus)):
+            raise TypeError(f"only {len(self._focus)} members are in focus, not {place}; with_some brings one more")
+        if not isinstance(name, _Asked):
+            self._take_focus(("named", place), of_first=place == 0)
+        return place
 
 
 def holds_in_focus(holds: Callable[..., bool], family: Family[Any], *context: object) -> bool:
     """Does it hold for each member in focus: ``holds(member, *context)``?  Does not fork."""
-    # What is assumed of all is known of each, whoever is chosen.
-    if isinstance(family, SymbolicFamily) and not current_explorer().is_supposing:
-        family.ask_in_focus(holds, *context)
-    return all_of([merged(partial(holds, family.get(name), *context)) for name in family.names()])
+    names = family.ask_in_focus(holds, *context) if isinstance(family, SymbolicFamily) else family.names()
+    return all_of([merged(partial(holds, family.get(name), *context)) for name in names])
 
 
 def each_in_focus(holds: Callable[[int], bool], family: Family[Any]) -> bool:
     """Does it hold for the name of each member in focus?"""
     if isinstance(family, SymbolicFamily):
-        family.ask_in_focus(holds)
-    return all(holds(name) for name in family.names())
+        return all(map(holds, family.ask_in_focus(holds)))
+    # The first one apart, also where all are equal: it may be compared with each other one.
+    return all(map(holds, family.put(0, family.get(0)).names()))
 
 
 def _identity(context: object) -> object:

@@ -173,7 +173,7 @@ def has_guard(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
     before, arguments, parameters = _subject_of(frame, subject).any_call(frame.action, frame.arguments)
     if frame.acts is not None:
         assume(frame.acts(parameters))
-    is_possible = subject.system.is_enabled(frame.action, before, parameters, *arguments)
+    is_possible = subject.is_enabled(frame.action, before, parameters, *arguments)
     return frame.when is None or bool(frame.when(before, parameters, *arguments)) == is_possible
 
 
@@ -213,7 +213,7 @@ def _is_of_absent_member(state: Any, path: str) -> bool:
     """Is the part one of a second member, where there is only one?"""
     name, *rest = path.split(".")
     family = getattr(state, name, None)
-    return isinstance(family, SymbolicFamily) and len(family.names()) == 1 and rest[0] == "1"
+    return isinstance(family, SymbolicFamily) and rest[0] == "1" and rest[0] not in dict(family.parts())
 
 
 def is_same_state(one: Any, other: Any) -> bool:
@@ -237,11 +237,8 @@ def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change],
 
 def _parts(value: Any) -> list[tuple[str, Any]] | None:
     """The parts of a named tuple, or the members of a family; None for a value by itself."""
-    if isinstance(value, Indexed):
+    if isinstance(value, Indexed | SymbolicFamily):
         return value.parts()
-    if isinstance(value, SymbolicFamily):
-        members = [(str(name), value.get(name)) for name in value.names()]
-        return [*members, ("others", value.others)]
     if not isinstance(value, tuple) or isinstance(value, Fifo):
         return None
     return list(zip(getattr(value, "_fields", map(str, range(len(value)))), value, strict=True))

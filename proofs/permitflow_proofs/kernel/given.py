@@ -49,6 +49,8 @@ _OPERATORS = {
 
 _OPPOSITES = {z3.Z3_OP_LE: " > ", z3.Z3_OP_LT: " >= ", z3.Z3_OP_GE: " < ", z3.Z3_OP_GT: " <= ", z3.Z3_OP_EQ: " # "}
 _SUMS = (z3.Z3_OP_ADD, z3.Z3_OP_SUB)
+_OTHER = "other."
+"""Stands before a field of the second of two parameters."""
 _SOLVER_STEPS = 1_000_000
 
 
@@ -100,7 +102,7 @@ class Given:
 
     def _fact(self, condition: z3.BoolRef) -> str:
         told = self._told(condition)
-        if told.lstrip("~").isidentifier():
+        if told.lstrip("~").replace(_OTHER, "").isidentifier():
             return f"{told.lstrip('~')} = {'FALSE' if told.startswith('~') else 'TRUE'}"
         return told
 
@@ -159,6 +161,8 @@ class GivenReader:
         self._fields: list[tuple[str, Any]] = []
         self._names: frozenset[str] = frozenset()
         """Of the symbols in the fields."""
+        self._others: list[tuple[z3.ExprRef, z3.ExprRef]] = []
+        """Symbols that are fields of a second of two parameters, each with the one as which it is told."""
         self._assumed: list[z3.BoolRef] = []
         self._steps: list[Step] = []
         self._told: Given | None = None
@@ -183,7 +187,12 @@ class GivenReader:
             self._told = Given(
                 fixed=tuple((name, value) for name, value in self._fields if _is_fixed(name, value)),
                 assumed=tuple(self._assumed_by(assumed, steps)),
-                words={name: value.options for name, value in self._fields if hasattr(value, "options")},
+                words={
+                    name: value.options
+                    for field_name, value in self._fields
+                    if hasattr(value, "options")
+                    for name in (field_name, f"{_OTHER}{field_name}")
+                },
             )
         return self._told
 
@@ -203,14 +212,21 @@ class GivenReader:
         any_end = disjunction([*map(conjunction, ends)])
         if others is not None and not self._follows([*self._accepted, *told], any_end):
             told.append(any_end)
-        return replace(self._told, assumed=tuple(told))
+        return replace(self._told, assumed=tuple(z3.substitute(one, *self._others) for one in told))
 
     def _look_at(self, made: tuple[object, ...]) -> None:
         """Learn the fields of these parameters."""
         if list(map(id, made)) == list(map(id, self._made)):
             return
         self._made = made
-        self._fields = [(one.name, getattr(each, one.name)) for each in cast("Any", made) for one in fields(each)]
+        by_place = [[(one.name, getattr(each, one.name)) for one in fields(cast("Any", each))] for each in made]
+        self._fields = [each for its in by_place for each in its]
+        self._others = [
+            (value.term, z3.Const(f"{_OTHER * place}{name}", value.term.sort()))
+            for place, its in enumerate(by_place)
+            for name, value in its
+            if place > 0 and _is_free(name, value)
+        ]
         terms = (value.term for _, value in self._fields if hasattr(value, "term"))
         names = frozenset[str]().union(*map(symbols_in, terms))
         if names != self._names:
@@ -289,10 +305,14 @@ def _is_negative(term: z3.ExprRef) -> bool:
     return bool(z3.is_int_value(factor) and factor.as_long() < 0)
 
 
+def _is_free(name: str, value: object) -> bool:
+    """Is it a symbol for any value of the field?"""
+    return _name_of(getattr(value, "term", z3.IntVal(0))) == name
+
+
 def _is_fixed(name: str, value: object) -> bool:
-    """Is it something else than a symbol for any value of the field?"""
-    term = getattr(value, "term", None)
-    return not getattr(value, "is_any", False) if term is None else _name_of(term) != name
+    """Is it something else than any value of the field?"""
+    return not (getattr(value, "is_any", False) or _is_free(name, value))
 
 
 def _name_of(term: z3.ExprRef) -> str | None:

@@ -264,6 +264,10 @@ class Indexed(Opaque, Generic[M]):
         """
         raise TypeError("members are looked at by symbolic names, which cannot be listed; ask for every member")
 
+    def some_name(self, _holds: Callable[[int], bool]) -> NoReturn:
+        """Likewise: to find one that can act, all would be tried."""
+        self.names()
+
     @property
     def focus(self) -> Mapping[str, int]:
         """The names that frames tell apart, by their words."""

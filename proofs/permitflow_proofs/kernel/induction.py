@@ -61,6 +61,11 @@ class Subject(Generic[S, P]):
         with current_explorer().acting(is_one=self.system.action(action).members is not None):
             return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
 
+    def is_enabled(self, action: str, state: S, parameters: P, *arguments: int) -> bool:
+        """Is it possible?  A guard looks at no member that may not be there, as a step does not."""
+        with current_explorer().acting():
+            return self.system.is_enabled(action, state, parameters, *arguments)
+
     def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:
         """Any arguments that an action may be performed with."""
         make = self.any_arguments.get(action)
@@ -115,7 +120,7 @@ class Subject(Generic[S, P]):
 
     def _is_possible(self, action: str, expected: bool) -> bool:
         before, arguments, parameters = self.any_call(action)
-        return self.system.is_enabled(action, before, parameters, *arguments) is expected
+        return self.is_enabled(action, before, parameters, *arguments) is expected
 
     def holds_whenever_invariant(
         self, name: str, clause: Clause[S, P], twin: Clause[S, P], twin_change: str

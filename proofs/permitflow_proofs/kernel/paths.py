@@ -51,10 +51,10 @@ class Path(Generic[R]):
     """The assumptions and decisions along the path."""
 
     result: R | None
-    """What the function returned; None where an action was disabled."""
+    """What the function returned; None where it is not enabled."""
 
     enabled: bool
-    """False: the function raised ``Disabled``."""
+    """False: it came to an action that is not possible."""
 
     witness: z3.ModelRef | None
     """Values with which this path is taken; None if the solver could not tell."""
@@ -422,7 +422,9 @@ class Explorer:
         result, enabled = None, True
         try:
             result = function()
-        except Disabled:
+        except Disabled as guard:
+            if not guard.action:
+                return None  # the claim's own, which is an assumption
             enabled = False
         except Contradiction:
             return None

@@ -30,8 +30,8 @@ def read(value: Any, witness: z3.ModelRef) -> Any:
             return type(value)._make(read(part, witness) for part in value)
         case tuple() | list():
             return tuple(read(part, witness) for part in value)
-    if hasattr(value, "names") and hasattr(value, "get"):
-        return {name: read(value.get(name), witness) for name in value.names()}
+    if hasattr(value, "parts"):
+        return {name: read(part, witness) for name, part in value.parts()}
     if hasattr(value, "size"):
         count = read(value.size(), witness)
         return f"{count} item" if count == 1 else f"{count} items"
