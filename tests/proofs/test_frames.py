@@ -27,6 +27,7 @@ from permitflow_model.mistakes import Mistake
 from permitflow_proofs import bridge as bridge_proofs
 from permitflow_proofs import conflate as conflate_proofs
 from permitflow_proofs import demand as demand_proofs
+from permitflow_proofs import direct_task as direct_task_proofs
 from permitflow_proofs import drop_queue as drop_queue_proofs
 from permitflow_proofs import fan_in as fan_in_proofs
 from permitflow_proofs import grpc_call as grpc_call_proofs

@@ -110,6 +110,14 @@ class Action(Generic[S, P]):
         """Say what is wrong with the action in this state."""
         raise ModelError(f"action {call(self.name, arguments)!r} in state {shown(state)}: {told}") from cause
 
+    def is_possible(self, state: S, parameters: P, *arguments: int) -> bool:
+        """Can it happen in this state?"""
+        try:
+            self.require_state(self.perform(state, parameters, *arguments), state, arguments)
+        except Disabled:
+            return False
+        return True
+
     def by_some(self, state: S, performs: Callable[..., bool]) -> bool:
         """Is it so for the name of some member, as the first argument; or, where there are no members, without one?"""
         return performs() if self.members is None else self.members(state).some_name(performs)
@@ -276,11 +284,7 @@ class System(Generic[S, P]):
 
     def is_enabled(self, name: str, state: S, parameters: P, *arguments: int) -> bool:
         """Can this action happen in this state?"""
-        try:
-            self.perform(name, state, parameters, *arguments)
-        except Disabled:
-            return False
-        return True
+        return self._by_name[name].is_possible(state, parameters, *arguments)
 
     def perform(self, name: str, state: S, parameters: P, *arguments: int) -> S:
         """Take one step.
@@ -314,10 +318,10 @@ class System(Generic[S, P]):
         Its own actions take no arguments but a member's name, and numbers with a default: the one that is possible if
         any is.
         """
-        return any(
-            action.by_some(state, partial(self.is_enabled, action.name, state, parameters))
-            for action in self._own_actions
-        )
+        for action in self._own_actions:
+            if action.by_some(state, partial(action.is_possible, state, parameters)):
+                return True
+        return False
 
     def can_step(self, state: S, parameters: P) -> bool:
         """The same where its own actions take other arguments: those of an exploration."""
