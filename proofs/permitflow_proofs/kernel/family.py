@@ -307,7 +307,7 @@ class SymbolicFamily(Opaque, Generic[M]):
             found.append(holds(name))
             if found[-1] is True:
                 return True
-        is_another = truth("somebody else")
+        is_another = truth(f"{self._others.name}.some")
         limit(implies(is_another, _some(self._others.size)))
         return any_of([*found, is_another])
 
