@@ -289,7 +289,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "EndSending",
-        {**_OVER, "attempts.0.phase": "ended"},
+        {"attempts.0.phase": "ended", **_of("0", "way")},
         _has_nothing_on_its_way,
         _NOTHING,
         when=_may_end,
