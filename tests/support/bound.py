@@ -33,7 +33,7 @@ def bind(symbol: Any, value: Any, in_focus: Sequence[int] = ()) -> None:
         case SymbolicFamily():
             limit(equal(symbol.size(), len(value)))
             names = [name for name in in_focus if name < len(value)]
-            for (_, member), name in zip(symbol.parts(), names, strict=False):
+            for (_, member), name in zip(symbol.parts()[:-1], names, strict=False):
                 bind(member, value[name], in_focus)
         case Indexed():
             limit(equal(symbol.size(), len(value)))
