@@ -83,7 +83,9 @@ class Line(Carrier):
         self._network.carry(self, b"".join(message))
         self._is_full = self._network.is_narrow
         if self._is_full:
-            self._loop.call_later(self._network.write_seconds if self.is_dialler else 0.0, self._on_writable)
+            network = self._network
+            seconds = network.write_seconds if self.is_dialler else network.answer_seconds
+            self._loop.call_later(seconds, self._on_writable)
         return not self._is_full
 
     def _on_writable(self) -> None:
@@ -112,6 +114,7 @@ class Network:
         loses: bool = True,
         is_narrow: bool = False,
         write_seconds: float = 0.0,
+        answer_seconds: float = 0.0,
         is_noticed: bool = True,
         outage_seconds: float = 0.0,
         sign_seconds: float | None = None,
@@ -126,6 +129,7 @@ class Network:
             loses: is that message lost?
             is_narrow: does a connection take one message after the other?
             write_seconds: how long it takes each of a client's, if it is narrow.
+            answer_seconds: how long it takes each of the exchange's, likewise.
             is_noticed: does the exchange notice the cuts?  If not, it does when ``notice`` is called.
             outage_seconds: with a cut, all connections are cut, and none can be made for so long.
             sign_seconds: as of a carrier.
@@ -134,7 +138,7 @@ class Network:
         self.damages = damages
         self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
         self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
-        self.write_seconds = write_seconds
+        self.write_seconds, self.answer_seconds = write_seconds, answer_seconds
         self.is_down = False
         self._failure: Exception | None = None
         self.messages = self.connections = 0

@@ -95,6 +95,8 @@ class RemoteEnd(ABC, Generic[S]):
         # The chunks' schema is unknown before the agreement.
         self._batches: BatchCodec | None = None
         self._flow: Flow | None = None
+        self._has_opened = False
+        """Is everything agreed, so that the application may use this end, also if it has failed since?"""
         self._wanted_schema, self._offer, self._terms = schema, offer, terms
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
@@ -102,6 +104,8 @@ class RemoteEnd(ABC, Generic[S]):
         self._is_closed = False
         self.is_breaking_off = False
         """Is the reason of the end being sent to the peer?"""
+        self._is_patient = False
+        """Is that reason true only once the peer has all that was sent before?"""
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -234,6 +238,8 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return
         self._is_writing_over = True
+        if self._is_patient and not self._carrier.resume_seconds:  # nothing of it is written again
+            self._lose_patience_soon()
         if not self._session.is_acceptor:  # an acceptor's half closes with its status
             self._writing.ask_no_more()
         self._end_if_over()
@@ -293,29 +299,43 @@ class RemoteEnd(ABC, Generic[S]):
             error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
         if isinstance(error, RemoteProtocolError | AlteredMessageError):
             forget_frames(error)  # this end keeps it for later callers
-        if self._failure is None:
+        if self._failure is None or self._is_patient:
             self._failure = error
         self._wake_all()
         return self._failure
 
-    def break_off(self, error: PermitflowError) -> bool:
+    def break_off(self, error: PermitflowError, *, behind_all: bool = False) -> bool:
         """Tell the peer why the stream must end, and give it a short time to end it as well.
 
         Returns whether that is possible.  If not, the stream is over, or the dialler has no agreement yet and learns
         the reason from the status.  An acceptor whose dialler has no connection ends at once: the dialler hears why
         if it comes again.
+
+        Args:
+            error: the reason.
+            behind_all: the peer first gets all that was sent, however long that takes, also over another connection;
+                if it does not, the stream ends with what has prevented it.  A later call without this waits no longer.
         """
-        if self._session.is_acceptor and self.suspended_since is not None:
+        is_acceptor = self._session.is_acceptor
+        if is_acceptor and self.suspended_since is not None and not behind_all:
             self._on_error(error)
             return True
-        can_tell = not self._session.is_acceptor or self._batches is not None
+        can_tell = not is_acceptor or self._batches is not None
         is_over = self._is_closed or self._over.done() or self._is_writing_over
         if can_tell and self._failure is None and not is_over:
-            self.is_breaking_off = True
+            self.is_breaking_off = self._is_patient = True
             self._session.fail(encode_error(error))
-            self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
             self._fail(error)
+            if not behind_all:
+                self._lose_patience_soon()
+        elif self._is_patient and not (behind_all or self._over.done()):
+            self._fail(error)
+            self._lose_patience_soon()
         return self.is_breaking_off
+
+    def _lose_patience_soon(self) -> None:
+        self._is_patient = False
+        self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
 
     def hang_up(self, error: PermitflowError) -> None:
         """Of an acceptor: end a stream at once that cannot be broken off; the status tells the peer why.
@@ -366,16 +386,19 @@ class RemoteEnd(ABC, Generic[S]):
         self._batches, self._flow = batches, self._session.parameters.flow
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
+        self._has_opened = True
 
     def _on_message(self, message: Received, has_more: bool) -> None:
         """Process a message, and wake the tasks that wait for a change."""
-        if self.is_breaking_off or self._over.done():
+        if self._over.done() or (self.is_breaking_off and not self._is_patient):
             return
         session = self._session
         before = session.state
         try:
             message = self._carrier.checked(message)
             if len(message) != SIGN_BYTES or not self._writing.take_sign(message):
+                if self.is_breaking_off:
+                    return
                 self._take_in(message)
             if not has_more and self._batches is not None:
                 self._advance()
@@ -472,9 +495,12 @@ class RemoteEnd(ABC, Generic[S]):
         """Wait until the acceptor has agreed.
 
         Raises:
-            PermitflowError: it has refused, or is gone.
+            PermitflowError: it has refused, or is gone.  Not a failure behind the agreement: rows may be between.
         """
-        await self._until_past(State.AWAITING_AGREEMENT)
+        while not self._has_opened:
+            if (failure := self._failure_again()) is not None:
+                raise failure
+            await self._changed.wait()
 
     async def changed(self) -> None:
         """Wait until a message has come, or the stream is over."""

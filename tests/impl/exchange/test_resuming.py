@@ -36,6 +36,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.health import Phase
 from permitflow.exchange.reception import Reception
 from permitflow.exchange.serving import METHODS
@@ -522,6 +523,109 @@ async def test_a_named_producer_replaces_its_suspended_stream() -> None:
             await latter.end()
         with pytest.raises(PermitflowError):
             await former.end()
+
+
+# A channel that keeps its rows, and breaks.
+
+
+def kept_channel() -> tuple[Exchange, ReplayChannel]:
+    exchange = Exchange()
+    return exchange, exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+
+
+async def break_behind_rows(channel: ReplayChannel) -> None:
+    for number in range(3):
+        await channel.append(batch([number]))
+    await channel.break_("no more paper")
+
+
+async def read_until_broken(receiver: RemoteReceiver) -> list[Item]:
+    items: list[Item] = []
+    with pytest.raises(ChannelAbortedError, match="no more paper"):
+        await take_all(receiver, items)
+    return items
+
+
+async def take_all(receiver: RemoteReceiver, items: list[Item]) -> None:
+    async for message in receiver:
+        items.append(message.payload.column(0).to_pylist())
+
+
+@simulated
+async def test_who_comes_behind_the_break_gets_the_rows_before_it() -> None:
+    """The agreement, the rows and the error come together."""
+    exchange, channel = kept_channel()
+    await break_behind_rows(channel)
+    async with Network(exchange).opened(), consumed() as receiver:
+        assert await read_until_broken(receiver) == [[0], [1], [2]]
+
+
+@simulated
+async def test_who_was_away_at_the_break_gets_the_rows_before_it() -> None:
+    exchange, channel = kept_channel()
+    async with Network(exchange).opened() as network, consumed() as receiver:
+        network.let_down()
+        await asyncio.sleep(5)
+        await break_behind_rows(channel)
+        await asyncio.sleep(5)
+        network.let_up()
+        assert await read_until_broken(receiver) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("cut", range(12))
+@simulated
+async def test_a_cut_near_the_break_loses_no_row(cut: int) -> None:
+    exchange, channel = kept_channel()
+    network = Network(exchange, cuts={cut}, outage_seconds=5)
+    async with network.opened(), consumed() as receiver:
+        await break_behind_rows(channel)
+        assert await read_until_broken(receiver) == [[0], [1], [2]]
+    assert (len(exchange.admission.suspended), exchange.admission.streams) == (0, 0)
+
+
+@pytest.mark.parametrize("resume_seconds", [0.0, 30.0], ids=["one connection", "it resumes"])
+@simulated
+async def test_a_slow_connection_has_the_rows_before_the_break(resume_seconds: float) -> None:
+    exchange, channel = kept_channel()
+    network = Network(exchange, is_narrow=True, answer_seconds=10)
+    async with network.opened(), consumed(resume_seconds) as receiver:
+        await break_behind_rows(channel)
+        assert await read_until_broken(receiver) == [[0], [1], [2]]
+
+
+@simulated
+async def test_who_stays_away_from_a_break_hears_that_it_was_away() -> None:
+    """The rows before the break have not come: the reader is not told that it has them."""
+    exchange, channel = kept_channel()
+    async with Network(exchange).opened() as network, consumed(5) as receiver:
+        network.let_down()
+        await break_behind_rows(channel)
+        with pytest.raises(ResumeTimeoutError):
+            await receiver.receive()
+        await asyncio.sleep(1)
+        assert (len(exchange.admission.suspended), exchange.admission.streams) == (0, 0)
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["it is away", "it is slow"])
+@simulated
+async def test_a_stop_waits_for_no_reader_of_a_broken_channel(is_away: bool) -> None:
+    exchange, channel = kept_channel()
+    network = Network(exchange, is_narrow=True, answer_seconds=0 if is_away else 1000)
+    async with network.opened(), consumed() as receiver:
+        if is_away:
+            network.let_down()
+        await break_behind_rows(channel)
+        await asyncio.sleep(5)
+        began = asyncio.get_running_loop().time()
+        network.let_up()
+        network.reception.refuse()
+        network.reception.stop()
+        with pytest.raises(PeerGoneError, match="being stopped"):
+            await take_all(receiver, [])
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+# An exchange that stops.
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["the network comes back", "it does not"])

@@ -913,6 +913,8 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
 
         Where the channel is broken, the stream is broken off behind the last row: Abort would drop those that the
         consumer has not taken yet.
+
+        Spec: ReadLogEnd of KeptChannel.
         """
         if get.probe:
             self._agree(await self._meet(schema), is_probe=True)
@@ -931,7 +933,12 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
                 agreed = agreed.append(TIME_FIELD)
                 columns = [*columns, TIME_FIELD.name] if columns else []
             self._agree(agreed, start)
-            await self._send(get, start, columns, met)
+            try:
+                await self._send(get, start, columns, met)
+            except ChannelAbortedError as error:
+                if self._end.break_off(error, behind_all=True):
+                    return
+                raise
         await self._end.end(closes_channel=False)
 
     def _start_of(self, get: Get) -> int:
