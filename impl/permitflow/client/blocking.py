@@ -18,7 +18,6 @@ it: import this module in the child.
 """
 
 import asyncio
-import logging
 import math
 import sys
 import warnings
@@ -45,7 +44,7 @@ from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.client.options import GetOptions, PutOptions
-from permitflow.client.remote_sender import LEFT_ADVICE, LEFT_WITHOUT_END, left_by
+from permitflow.client.remote_sender import LEFT_WITHOUT_END, left_by, warn_of_leaving
 from permitflow.client.survey import Survey
 from permitflow.errors import (
     ChannelClosedError,
@@ -84,8 +83,6 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
-
-_log = logging.getLogger(__name__)
 
 # A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
@@ -185,7 +182,7 @@ class _BlockingStream(_Blocking[R]):
         self.name = channel
         """The channel's name."""
         self._address, self._security = address, security
-        self._is_breaking_off = False
+        self._is_breaking_off = self._has_told_failure = False
         super().__init__(held, timeout_seconds)
 
     def _open(self, in_vain: Cause) -> None:
@@ -208,6 +205,7 @@ class _BlockingStream(_Blocking[R]):
 
     def _raise_failure(self, undelivered: object = None) -> NoReturn:
         """Raise the error that ended the stream, for one more caller."""
+        self._has_told_failure = True
         failure = self._failure or ChannelClosedError(end=self.END)
         if isinstance(failure, PermitflowError):
             raise copy_error(failure, undelivered)
@@ -469,17 +467,17 @@ class BlockingSink(_BlockingStream[HeldSender]):
     @property
     def _lacks_end(self) -> bool:
         held = self._held
-        is_open = not self._is_closed and self._failure is None and held.background.is_alive
+        is_open = not self._is_closed and not self._has_told_failure and held.background.is_alive
         return is_open and held.wanted_end is None
 
     def close(self) -> None:
         """Release this end in any state; waits for the peer only behind ``begin_abort``, for 5 s at most.
 
         Closing twice is harmless.  Without ``end``, batches that are still queued are dropped; a warning says so,
-        unless an exception does.
+        unless an exception does.  So it does where the stream has failed, and no call has raised that.
         """
         if self._has_queued and self._lacks_end and sys.exception() is None:
-            _log.warning(LEFT_ADVICE, self.name)
+            warn_of_leaving(self.name, self._failure)
         super().close()
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
@@ -496,7 +494,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if error is not None:
             self.begin_abort(left_by(error))
         elif self._lacks_end:
-            _log.warning(LEFT_ADVICE, self.name)
+            warn_of_leaving(self.name, self._failure)
             self.begin_abort(LEFT_WITHOUT_END)
 
 

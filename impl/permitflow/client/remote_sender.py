@@ -31,12 +31,18 @@ from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, each
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
-__all__ = ["LEFT_ADVICE", "LEFT_WITHOUT_END", "RemoteSender", "left_by"]
+__all__ = ["LEFT_WITHOUT_END", "RemoteSender", "left_by", "warn_of_leaving"]
 
 _log = logging.getLogger(__name__)
 
 LEFT_WITHOUT_END = "its producer left without ending it"
-LEFT_ADVICE = "channel %r: its producer left without end(), so rows that it sent may be missing; call end() last"
+
+
+def warn_of_leaving(channel: str, failure: BaseException | None) -> None:
+    """Say that a producer has left without an end, and why its stream had failed, if it had: nobody has heard that."""
+    why = "" if failure is None else f", and its stream had failed ({left_by(failure)})"
+    advice = "channel %r: its producer left without end()%s, so rows that it sent may be missing; call end() last"
+    _log.warning(advice, channel, why)
 
 
 def left_by(error: BaseException) -> str:
@@ -61,7 +67,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         self._waiting, self._stopped = Stopwatch(self._clock), Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._stopped_accepting = Change()
-        self._is_optimistic = False
+        self._is_optimistic = self._has_aborted = False
         self._has_short_caller = False  # of ``until_room``
         # Tasks that wait for the writer continue in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
@@ -351,13 +357,18 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return outcome
 
     def leave(self) -> None:
-        """Abort the stream if it has not ended: nobody shall take what was sent for all of it."""
-        if self._session.state is State.OPEN and self._failure is None:
-            _log.warning(LEFT_ADVICE, self.name)
+        """Abort the stream if it has not ended: nobody shall take what was sent for all of it.
+
+        A warning says so; also if the stream has failed, and no call has raised that.
+        """
+        is_over = self._session.is_ending or self._has_aborted or self._is_closed
+        if not (is_over or self.has_told_failure):
+            warn_of_leaving(self.name, self._failure)
             self.abort(LEFT_WITHOUT_END)
 
     def abort(self, reason: str) -> None:
         """Abort the stream."""
+        self._has_aborted = True
         if self._session.state is State.OPEN and self._failure is None:
             self._session.abort(reason)
             self._stop()

@@ -74,6 +74,16 @@ async def test_a_block_that_forgets_the_end_aborts_the_channel(caplog: pytest.Lo
             await read(server.address)
 
 
+async def test_who_leaves_a_stream_that_was_lost_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        _, server = await stack.enter_async_context(serving())
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.send(batch(1))
+            await stack.aclose()
+            await until(lambda: sender.failure is not None)
+        assert "left without end(), and its stream had failed (PeerGoneError" in caplog.text
+
+
 async def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed() -> None:
     async def test(how: str) -> None:
         async with (

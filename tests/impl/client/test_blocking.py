@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelStatistics, Kind
+from permitflow.client.background import background
 from permitflow.client.blocking import BlockingSink, EndOutcome, control, open_sink, open_source, probe
 from permitflow.errors import (
     ChannelAbortedError,
@@ -324,6 +325,24 @@ def test_who_heard_that_its_stream_failed_is_not_warned_of_it(
         send_for_ever(sink)
     sink.close()
     assert not caplog.text
+
+
+def test_who_leaves_a_stream_that_has_failed_is_warned(
+    exchange: ServedExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink:
+        sink.send(numbers(0, 10))
+        end = sink._held.end
+        sink_of(exchange, channel).abort("the test says so")
+
+        async def failed() -> None:
+            while end is not None and end.failure is None:
+                await end.changed()
+
+        background().run(failed, PATIENCE_SECONDS)
+    assert caplog.text.count(f"{channel!r}: its producer left without end(), and its stream had failed") == 1
+    assert "the test says so" in caplog.text
 
 
 def test_a_block_that_is_left_while_its_end_waits_breaks_nothing(
