@@ -111,6 +111,15 @@ async def test_an_attempt_counts_once_its_end_is_answered(retention: Retention) 
 
 
 @BOTH
+async def test_an_attempt_that_states_a_total_is_refused(retention: Retention) -> None:
+    """It is asked for its rows before anything is agreed with it."""
+    async with world(retention) as job:
+        with pytest.raises(JobTotalError):
+            async with put(job.address, CHANNEL, SCHEMA, attempt=TaskAttempt("job", 0, 1), total=JobTotal("job", 0)):
+                pass
+
+
+@BOTH
 async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Retention) -> None:
     async with world(retention) as job:
         await job.send(1)
