@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ import pytest
 from permitflow import ChannelParameters, Demand, Kind, Parameters
 from permitflow.client import EndOutcome, SameHost, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer, Retention
+from tests.support.turns import until
 from tools import java_peers
 
 pytestmark = pytest.mark.long
@@ -20,6 +22,7 @@ SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 # A guard against hangs.
 SECONDS = 120
 WINDOW, PREFETCH = 8, 4
+READING = Path(__file__).with_name("Reading.java")
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +197,28 @@ async def test_java_hears_that_a_producer_gave_up(class_path: str) -> None:
             await receiver.receive()
         printed, errors = await java.said()
         assert (printed, "no more paper" in errors) == ("", True)
+
+
+async def test_java_hands_over_all_rows_before_a_broken_channels_error(class_path: str) -> None:
+    """All of them have come, and the error, before it requests the first one."""
+    exchange = Exchange()
+    channel = exchange.add_channel("in", schema=SCHEMA, retention=Retention.REPLAY)
+    for number in range(3):
+        await channel.append(batch(number, 2))
+    await channel.break_("no more paper")
+    pipe = asyncio.subprocess.PIPE
+    async with asyncio.timeout(SECONDS), ExchangeServer(exchange, "127.0.0.1:0") as server:
+        command = [java_peers.tool("java"), "-cp", class_path, str(READING), server.address, "in"]
+        java = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        try:
+            await until(lambda: len(channel.streams.statistics()) == 1 and not channel.streams.connections())
+            printed, _ = await java.communicate(b"go on\n")
+        finally:
+            if java.returncode is None:
+                java.kill()
+    *rows, error = printed.decode().splitlines()
+    assert rows == ["2 rows"] * 3
+    assert "no more paper" in error
 
 
 @pytest.mark.skipif("REACTIVE_STREAMS_TCK" not in os.environ, reason="REACTIVE_STREAMS_TCK does not name the TCK's jar")

@@ -175,7 +175,10 @@ public final class ChannelPublisher implements Publisher<Message> {
                       + " have come");
             }
           }
-          case ABORT -> fail(new ChannelException("the producer gave up: " + frame.getAbort().getReason()));
+          case ABORT -> {
+            inbox.clear();
+            fail(new ChannelException("the producer gave up: " + frame.getAbort().getReason()));
+          }
           case FAILURE -> fail(Wire.failure(frame.getFailure().getError()));
           default -> throw new ChannelException("a frame of the exchange is not expected: " + frame.getFrameCase());
         }
@@ -213,7 +216,6 @@ public final class ChannelPublisher implements Publisher<Message> {
         if (schema != null) {
           schema.completeExceptionally(error);
         }
-        inbox.clear();
         if (error instanceof ChannelException) {
           wire.halfClose();
         } else {
@@ -234,7 +236,7 @@ public final class ChannelPublisher implements Publisher<Message> {
         } else if (refused != null) {
           isCancelled = true;
           finish(() -> subscriber.onError(refused));
-        } else if (failure != null) {
+        } else if (inbox.isEmpty() && failure != null) {
           finish(() -> subscriber.onError(failure));
         } else if (!inbox.isEmpty() && requested.get() > 0) {
           requested.decrementAndGet();
@@ -306,6 +308,9 @@ public final class ChannelPublisher implements Publisher<Message> {
     }
 
     private void sendFeedback() {
+      if (failure != null || isClosed) {
+        return;
+      }
       ByteString said = flow.feedback(Math.max(0, requested.get() - inbox.size()), inbox.size());
       if (said != null) {
         send(DownstreamFrame.newBuilder().setFeedback(said));
