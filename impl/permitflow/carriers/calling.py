@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TypeAlias, TypeVar
 
 from permitflow.carriers import tcp
-from permitflow.carriers.addresses import Scheme, parsed
+from permitflow.carriers.addresses import Scheme, is_loopback, parsed
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import require_seconds
@@ -77,6 +77,8 @@ async def is_of_this_host(address: str) -> bool:
     if _chosen.get() is not None:
         return False
     _, host, port = parsed(address)
+    if is_loopback(host):
+        return True
     try:
         found = await resolved(host, port)
     except OSError:

@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 from uuid import uuid4
@@ -119,6 +119,8 @@ _QUERY_PROPERTY = "sql.streaming.queryId"
 _BATCH_PROPERTY = "streaming.sql.batchId"
 
 _CASE_PROPERTY = "spark.sql.caseSensitive"
+
+_BATCH_ROWS_PROPERTY, _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch", 10_000
 
 
 def _at_once(act: Callable[[S], T], on: Sequence[S], at_once: int = _AT_ONCE) -> list[T]:
@@ -209,6 +211,19 @@ def _require_carried(schema: StructType) -> None:
                 raise InvalidParametersError(name="the frame's columns", value=value, rule=rule) from None
 
 
+def _is_short(first: "Routed", context: TaskContext) -> bool:
+    """Is this the task's only batch, in parts so short that no memory that it shares would be used?
+
+    Spark fills each batch of a task but the last one.
+    """
+    # Arrow must not be loaded for nothing.
+    from permitflow.carriers.shared_memory.link import RING_FROM_BYTES
+
+    most_rows = int(context.getLocalProperty(_BATCH_ROWS_PROPERTY) or _BATCH_ROWS)
+    is_last = sum(part.num_rows for part in first.values()) < most_rows
+    return is_last and all(part.nbytes < RING_FROM_BYTES for part in first.values())
+
+
 def _require_distinct(names: Sequence[str], context: TaskContext) -> None:
     """Refuse columns that differ only by case, unless the session tells them apart; a task, which knows that.
 
@@ -272,7 +287,7 @@ class _Sending:
             exchange.address, exchange.channels, spread_over=self._spread_over, security=exchange.security
         )
 
-    @property
+    @cached_property
     def _spread_over(self) -> int:
         return spread_over(self._options.exchange.channels) if self._options.key else 0
 
@@ -317,25 +332,22 @@ class _Sending:
             return SentMessage({})
         name = f"write-{next(iter(first))}-task-{context.partitionId()}"
         with recording(self._options.exchange.trace_dir, name) as streams:
-            return self._send(staging, attempt, chain([first], routed), streams)
+            stated: PutOptions = {"record": streams.record, "staging": staging, "attempt": attempt}
+            if self._options.exchange.same_host is SameHost.AUTO and _is_short(first, context):
+                stated["same_host"] = SameHost.NEVER
+            return self._send(chain([first], routed), streams, stated)
 
-    def _send(
-        self, staging: Staging | None, attempt: TaskAttempt | None, routed: "Iterable[Routed]", streams: StreamRecording
-    ) -> SentMessage:
+    def _send(self, routed: "Iterable[Routed]", streams: StreamRecording, stated: "PutOptions") -> SentMessage:
         from permitflow.spark.schema import conform
 
         wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
         with ExitStack() as stack:
 
             def reach(channel: str, **asked: Unpack["PutOptions"]) -> "BlockingSink":
-                stated: PutOptions = {
-                    "wanted": wanted,
-                    "record": streams.record,
-                    "staging": staging,
-                    "attempt": attempt,
-                }
-                stated.update(asked)
-                return stack.enter_context(self._opened(channel, **stated))
+                options: PutOptions = {"wanted": wanted}
+                options.update(stated)
+                options.update(asked)
+                return stack.enter_context(self._opened(channel, **options))
 
             reach_next = partial(reach, **self._asked_before)
 

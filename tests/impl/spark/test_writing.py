@@ -4,6 +4,7 @@ What a writer does that Spark has started a second time, or for a commit or an a
 """
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -340,6 +341,10 @@ class Attempt:
     number: int
     """Of the attempts at the task; it begins anew each time the stage is run."""
     attempt: int
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802 - Spark's name
+        return self.properties.get(key)
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
         return self.partition
@@ -367,6 +372,25 @@ class Tasks:
     def run(self, attempt: Attempt, rows: Iterable[pa.RecordBatch] = (ONE_ROW,)) -> WriterCommitMessage:
         self._monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: attempt)
         return self.writer.write(iter(rows))
+
+
+FULL = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
+
+
+@pytest.mark.parametrize(("properties", "long_bytes", "shares"), [({}, 9, False), ({}, 8, True), (FULL, 9, True)])
+def test_a_task_whose_only_batch_is_short_shares_no_memory(
+    options: Options,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: dict[str, str],
+    long_bytes: int,
+    shares: bool,
+) -> None:
+    """To share takes longer than such a task, whose row has eight bytes; a batch that is full is not the last one."""
+    monkeypatch.setattr("permitflow.carriers.shared_memory.link.RING_FROM_BYTES", long_bytes)
+    Tasks({**options, "traceDir": str(tmp_path)}, monkeypatch).run(Attempt(0, 0, 5, properties))
+    (told,) = (json.loads(file.read_text()) for file in tmp_path.glob("*.statistics.json"))
+    assert told[0]["path"].startswith("shared memory" if shares else "network")
 
 
 def test_a_second_attempt_is_refused_where_rows_of_the_first_are(
