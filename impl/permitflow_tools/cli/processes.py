@@ -263,8 +263,13 @@ class _Process:
             schema=added and added.schema,
         )
 
-    async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> Any:
-        """Have an order carried out.
+    @property
+    def answer_seconds(self) -> float:
+        """How long to wait for its answer to a question."""
+        return _LONGEST_ANSWER_OF_HANGING_SECONDS if self.hangs else _LONGEST_ANSWER_SECONDS
+
+    async def ask(self, name: str, argument: object = None, *, seconds: float | None = _LONGEST_ORDER_SECONDS) -> Any:
+        """Have an order carried out; None: wait until it is, or the process is lost.
 
         Raises:
             PeerGoneError: the process has ended, or does not answer.
@@ -503,11 +508,19 @@ class Processes:
         """
         if isinstance(request, AskStatistics | AskChannels):
             return await self._ask_about(request, access)
-        # It ends even if its client leaves: the door must know what has become of the channels.
+        # It goes on even if its client leaves, or hears that it takes too long: the door must know what has become of
+        # the channels.
         order = asyncio.create_task(self._order(request))
         self._orders.add(order)
         order.add_done_callback(self._orders.discard)
-        return await asyncio.shield(order)
+        try:
+            async with patience(_LONGEST_ORDER_SECONDS):
+                return await asyncio.shield(order)
+        except PermitflowError:  # some are TimeoutErrors
+            raise
+        except TimeoutError:
+            who = next((each.who for each in self._processes if each.hangs), "the exchange")
+            raise PeerTimeoutError(who=who, reason=f"no answer within {_LONGEST_ORDER_SECONDS:g} s") from None
 
     async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
         require_once_each(names := request.channels)
@@ -524,11 +537,7 @@ class Processes:
                 asked.setdefault(self._owner(name), []).append(name)
         replies: list[ControlReply[Any]] = await asyncio.gather(
             *(
-                process.ask(
-                    "carry_out",
-                    about(request, some),
-                    seconds=_LONGEST_ANSWER_OF_HANGING_SECONDS if process.hangs else _LONGEST_ANSWER_SECONDS,
-                )
+                process.ask("carry_out", about(request, some), seconds=process.answer_seconds)
                 for process, some in asked.items()
             )
         )
@@ -551,7 +560,8 @@ class Processes:
 
     async def _change(self, request: Change, owners: Iterable[_Process]) -> ControlReply[Any]:
         parts = {process: about(request, process.channels) for process in owners}
-        await asyncio.gather(*(process.ask("check", part) for process, part in parts.items()))
+        checks = (process.ask("check", part, seconds=process.answer_seconds) for process, part in parts.items())
+        await asyncio.gather(*checks)
         replies: list[ControlReply[Any]] = []
         # All are heard, even after an error: the door must know what has become of the channels.
         carried_out = (self._carry_out_in(process, part) for process, part in parts.items())
@@ -562,7 +572,7 @@ class Processes:
         return merged(replies, request.channels, monotonic())
 
     async def _carry_out_in(self, process: _Process, request: ControlRequest) -> ControlReply[Any]:
-        reply: ControlReply[Any] = await process.ask("carry_out", request)
+        reply: ControlReply[Any] = await process.ask("carry_out", request, seconds=None)
         if isinstance(request, RemoveChannels):
             for name in request.channels:
                 self._owners.pop(name, None)
@@ -579,8 +589,8 @@ class Processes:
         living = [process for process in self._processes if not process.is_lost]
         if not living:
             raise self._processes[0].loss("all the others with it")
-        process = min(living, key=lambda each: len(each.channels))
-        reply: ControlReply[Any] = await process.ask("carry_out", request)
+        process = min(living, key=lambda each: (each.hangs, len(each.channels)))
+        reply: ControlReply[Any] = await process.ask("carry_out", request, seconds=None)
         for name in stream_channels(request.stream, request.channels):
             self._owners[name] = process
             process.channels[name] = request

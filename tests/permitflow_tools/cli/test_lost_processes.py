@@ -115,6 +115,13 @@ class Running:
         return {each.channel: each.state for each in told.channels}
 
 
+async def hanging(line: Line) -> None:
+    """A process that begins, and says nothing any more."""
+    await line.read()
+    await line.write(Begun(1, 0, 0))
+    await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def running(processes: int = 2, program: Program = serve) -> AsyncIterator[Running]:
     exchange = Running(processes, program)
@@ -189,6 +196,34 @@ async def test_an_order_under_way_fails_with_its_process() -> None:
 
 
 @simulated
+async def test_an_order_that_is_carried_out_late_counts() -> None:
+    async def slow(line: Line) -> None:
+        await line.read()
+        await line.write(Begun(1, 0, 0))
+        while isinstance(order := await line.read(), Order):
+            await asyncio.sleep(35.0 if order.name == "carry_out" else 0.0)
+            await line.write(OrderOutcome(order.number, Changed(())))
+
+    async with running(1, slow) as exchange:
+        with pytest.raises(PeerTimeoutError, match="process 1 of the exchange does not answer: no answer within 30 s"):
+            await exchange.whole.carry_out(RemoveChannels(("1/0",)), ANYBODY)
+        assert exchange.whole.names == ["1/0"]
+        await asyncio.sleep(10.0)
+        assert exchange.whole.names == []
+
+
+@simulated
+async def test_a_stream_is_not_added_where_a_process_hangs() -> None:
+    async with running() as exchange:
+        exchange.program = hanging
+        await exchange.lose(0)
+        await asyncio.sleep(10.0)
+        added = await exchange.whole.carry_out(AddStream("c", 1), ANYBODY)
+        assert isinstance(added, Channels)
+        assert [each.traffic.channel for each in added.channels] == ["c/0"]
+
+
+@simulated
 async def test_an_exchange_whose_process_is_lost_too_often_ends() -> None:
     async with running() as exchange:
         for child in (0, 2, 3, 4, 5):
@@ -251,11 +286,6 @@ async def test_a_start_that_is_refused_is_tried_until_it_is_not(caplog: pytest.L
 
 @simulated
 async def test_a_process_that_hangs_for_long_is_started_again() -> None:
-    async def hanging(line: Line) -> None:
-        await line.read()
-        await line.write(Begun(1, 0, 0))
-        await asyncio.Event().wait()
-
     async with running(1, hanging) as exchange:
         exchange.program = serve
         with pytest.raises(PeerTimeoutError, match="process 1 of the exchange does not answer"):
