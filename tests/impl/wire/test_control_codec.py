@@ -43,7 +43,14 @@ from permitflow.stream.control import (
 )
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.checksum import checked
-from permitflow.wire.control_codec import decode_reply, decode_request, encode_request, read_answer
+from permitflow.wire.control_codec import (
+    MOST_REQUEST_BYTES,
+    decode_reply,
+    decode_request,
+    encode_request,
+    read_answer,
+    require_short,
+)
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.v1 import permits_pb2
 from tests.support.carriers import encode_reply, message_of
@@ -164,6 +171,17 @@ TOO_LARGE: dict[str, list[ControlRequest]] = {
 def test_a_request_that_is_too_large_is_refused_and_told_what_to_do(words: str, request_: Any) -> None:
     with pytest.raises(InvalidParametersError, match=words):
         decode_request(encode_request(request_))
+
+
+def test_a_client_refuses_exactly_what_an_exchange_refuses() -> None:
+    letters = MOST_REQUEST_BYTES - len(checked(encode_request(AskStatistics(("x" * (3 << 20),))))) + (3 << 20)
+    longest, longer = AskStatistics(("x" * letters,)), AskStatistics(("x" * (letters + 1),))
+    require_short(longest, encode_request(longest))
+    decode_request(encode_request(longest))
+    with pytest.raises(InvalidParametersError, match=f"{MOST_REQUEST_BYTES + 1}"):
+        require_short(longer, encode_request(longer))
+    with pytest.raises(UndecodableDataError):
+        decode_request(encode_request(longer))
 
 
 @given(replies)
