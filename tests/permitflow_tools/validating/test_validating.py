@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow import ChannelParameters
+from permitflow import ChannelParameters, GateParameters, InputGate, LocalSender
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
+from permitflow.flows.gate.core import GATE_ACTIONS
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
-from permitflow.tracing import Event, Header, read_trace
+from permitflow.tracing import Event, Header, MemoryTrace, read_trace
 from permitflow.tracing.reader import scan_trace
 from permitflow_testing.subjects.permits import model_of
 from permitflow_testing.traces import ChannelVerdict, judge
@@ -168,6 +169,25 @@ def test_an_interrupted_judgement_goes_on_where_it_was(recording: Path, interrup
     assert told[0] == 250  # four blocks were kept
     assert verdict == validated(recording)[0]
     assert not interrupted.exists()
+
+
+async def test_a_judgement_of_a_gate_goes_on_where_it_was(tmp_path: Path) -> None:
+    parameters, trace = GateParameters(inputs=1, exclusive=8, floating=8), MemoryTrace()
+    async with InputGate[list[int]](parameters) as gate:
+        sender: LocalSender[list[int]] = gate.open_channel("orders", record=trace.recorder)
+        for _ in range(40):
+            for _ in range(3):
+                await sender.send([0] * 4)
+            for _ in range(3):
+                await gate.receive()
+    headers = [Header("orders", end, GATE_ACTIONS, asdict(parameters)) for end in ENDS]
+    recording = written(tmp_path / "gate.parquet", headers, trace.events, row_group_events=7)
+    whole = validated(recording)
+    for turns in (2, 9):
+        checkpoint, interrupt = checkpoint_of(recording), interrupt_after(turns)
+        with pytest.raises(KeyboardInterrupt):
+            validate(scan_trace(recording), ["orders"], 1, slowly, checkpoint=checkpoint, on_progress=interrupt)
+        assert validate(scan_trace(recording), ["orders"], 1, slowly, checkpoint=checkpoint_of(recording)) == whole
 
 
 def test_a_checkpoint_of_something_else_is_refused(recording: Path, interrupted: Path) -> None:
