@@ -1,9 +1,15 @@
-"""Finds the error of this package behind one of Spark's, which has only its text."""
+"""Errors of this package, which Spark passes on as text: how they are told to it, and found in it."""
 
 import re
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from permitflow import errors
 from permitflow.errors import PermitflowError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LINE = re.compile(r"^.*?\bpermitflow\.errors\.(\w+)(?::|$)", re.MULTILINE)
 
@@ -22,3 +28,19 @@ def cause_of(error: BaseException) -> type[PermitflowError] | None:
     kinds = (getattr(errors, found[1], None) for found in _LINE.finditer(str(error)))
     known = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, PermitflowError)]
     return known[-1] if known else None
+
+
+def told_in_words(planning: Callable[P, T]) -> Callable[P, T]:
+    """A method in which Spark plans a query: its errors have their words alone, without the calls that led to them.
+
+    Spark's message has the whole traceback of the process that plans, and the words behind it.
+    """
+
+    @wraps(planning)
+    def plan(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return planning(*args, **kwargs)
+        except PermitflowError as error:
+            raise error.with_traceback(None) from None
+
+    return plan

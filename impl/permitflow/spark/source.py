@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import PermitflowError
 from permitflow.spark.attempts import earlier_attempts_named
+from permitflow.spark.causes import told_in_words
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
     MOST,
@@ -116,6 +117,7 @@ class PermitflowDataSource(DataSource):
         """The word for ``format()``."""
         return "permitflow"
 
+    @told_in_words
     def schema(self) -> StructType:
         """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
 
@@ -144,6 +146,7 @@ class PermitflowDataSource(DataSource):
         require_distinct(columns.names, f"channel {asked[0]!r}")
         return columns
 
+    @told_in_words
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
         leave_imports_alone()
@@ -160,6 +163,7 @@ class PermitflowDataSource(DataSource):
         except PermitflowError as error:
             return RefusedStreamReader(error)
 
+    @told_in_words
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check the options, and that the exchange has the channels; planning process, once per query.
 
@@ -177,6 +181,7 @@ class PermitflowDataSource(DataSource):
         writer.require_channels()
         return writer
 
+    @told_in_words
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Check the options; a planning process once per query, and one for each commit.
 
@@ -253,6 +258,7 @@ class ExchangeReader(DataSourceReader):
         self._schema = schema
         self._filter: RowFilter | None = None
 
+    @told_in_words
     def partitions(self) -> list[InputPartition]:
         """One partition per channel, or as many as the user wants; planning process, once per query.
 

@@ -1,9 +1,14 @@
 """A program finds out which error of this package has ended its job."""
 
-import pytest
+import traceback
 
-from permitflow.errors import ChannelSpentError, PeerGoneError, PermitflowError, RowsLostError
+import pytest
+from pyspark.sql.types import StructType
+
+from permitflow.errors import ChannelSpentError, InvalidOptionError, PeerGoneError, PermitflowError, RowsLostError
 from permitflow.spark import cause_of
+from permitflow.spark.calls.source import GrpcDataSource
+from permitflow.spark.source import PermitflowDataSource
 
 TEXT = """[STREAM_FAILED] Query [id = 5, runId = 6] terminated with exception: [PYTHON_DATA_SOURCE_ERROR]
 Traceback (most recent call last):
@@ -30,3 +35,15 @@ permitflow.errors.RowsLostError: consumer 'etl' has lost rows of channel 'orders
 )
 def test_the_last_error_in_sparks_text_is_the_cause(error: Exception, kind: type[PermitflowError] | None) -> None:
     assert cause_of(error) is kind
+
+
+@pytest.mark.parametrize("source", [PermitflowDataSource, GrpcDataSource])
+def test_a_wrong_option_is_told_without_the_calls_inside(
+    source: type[PermitflowDataSource | GrpcDataSource],
+) -> None:
+    made = source({"stram": "orders"})
+    for plan in (made.schema, lambda: made.reader(StructType()), lambda: made.writer(StructType(), overwrite=False)):
+        with pytest.raises(InvalidOptionError) as caught:
+            plan()
+        assert traceback.extract_tb(caught.tb)[-1].name == "plan"
+        assert caught.value.__suppress_context__

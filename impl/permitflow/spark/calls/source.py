@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError, PermitflowError, RepeatedCallError
 from permitflow.spark.calls.options import CALL_OPTIONS, CallDelivery, ReadCallOptions, WriteCallOptions
+from permitflow.spark.causes import told_in_words
 from permitflow.spark.options import MOST, is_for_streams
 from permitflow.spark.reading import narrow_socket
 from permitflow.spark.refused import RefusedStreamReader
@@ -93,6 +94,7 @@ class GrpcDataSource(DataSource):
         """The word for ``format()``."""
         return "permitflow-grpc"
 
+    @told_in_words
     def schema(self) -> StructType:
         """The columns of the method's response; planning process.
 
@@ -112,6 +114,7 @@ class GrpcDataSource(DataSource):
         CallReader(options, columns)  # which looks up the rest that can be wrong
         return columns
 
+    @told_in_words
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options, and draw the job's name; planning process, once per query.
 
@@ -135,6 +138,7 @@ class GrpcDataSource(DataSource):
         """Check the options."""
         return CallStreamReader(ReadCallOptions.parse(self.options, streams=True), schema)
 
+    @told_in_words
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check the options, and draw the job's name; planning process, once per query.
 
@@ -149,6 +153,7 @@ class GrpcDataSource(DataSource):
         writer.attempts = Attempts.drawn(writer.options.call)
         return writer
 
+    @told_in_words
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Check the options; a planning process, and one for each commit."""
         from permitflow.spark.calls.attempts import Attempts
@@ -190,6 +195,7 @@ class CallReader(DataSourceReader):
         for request in options.requests:
             method.request_of(request)
 
+    @told_in_words
     def partitions(self) -> list[InputPartition]:
         """One partition per request."""
         return [CallPartition(number, request) for number, request in enumerate(self.options.requests)]
