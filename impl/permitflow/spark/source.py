@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PermitflowError
+from permitflow.errors import ChannelSpentError, PermitflowError
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.causes import told_in_words
 from permitflow.spark.options import (
@@ -264,6 +264,7 @@ class ExchangeReader(DataSourceReader):
 
         Raises:
             InvalidOptionError: an option needs channels that keep their rows, or the rows end before they begin.
+            ChannelSpentError: a channel that is read once was read.
             RowsExpiredError, RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
             PermitflowError: the exchange does not answer, or has no such channel.
         """
@@ -280,6 +281,9 @@ class ExchangeReader(DataSourceReader):
         )
         with asking as orders:
             channels = orders.statistics(options.channels).channels
+            for told in channels:
+                if told.kept is None and told.state == "spent":
+                    raise ChannelSpentError(channel=told.channel, reason=told.reason)
             kept = [traffic.channel for traffic in channels if traffic.kept is not None]
             positions = orders.positions(kept, consumer=options.consumer) if kept else ()
         planned = {at.channel: _range(options, at) for at in positions if at.state is not ChannelState.BROKEN}

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import permitflow.spark
 from permitflow.client.blocking import control, open_sink
-from permitflow.errors import InvalidOptionError, RowsNotThereError
+from permitflow.errors import ChannelSpentError, InvalidOptionError, RowsNotThereError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.spark.stream_source import ExchangeStreamReader
@@ -74,6 +74,17 @@ def test_rows_of_a_channel_that_is_read_once_are_numbered_too(options: Options) 
     first, second = channels_of(options)
     found = [(row["n"], row["_channel"], row["_row"], row["_log"]) for row in rows]
     assert found == [(7, first, 0, None), (8, first, 1, None), (9, second, 0, None)]
+
+
+def test_a_second_reading_of_a_channel_is_refused_before_any_task(options: Options) -> None:
+    with producers(options, [numbers(7, 9)], [numbers(9, 10)]):
+        reader = batch_reader(options)
+        assert rows_of(reader, reader.partitions()) == [[7, 8], [9]]
+    with control(options["address"]) as orders:
+        while any(told.state != "spent" for told in orders.statistics(channels_of(options)).channels):
+            pass  # the exchange hears of the end after its reader
+    with pytest.raises(ChannelSpentError, match="it was read to its end by"):
+        reader.partitions()
 
 
 def test_a_batch_job_reads_from_one_offset_to_another(kept_rows: Options) -> None:
