@@ -40,14 +40,22 @@ def _offered(state: State, parameters: Parameters, name: int, count: int) -> Sta
 
 
 def _sent(state: State, _parameters: Parameters, name: int, count: int) -> State:
+    return _left(state, name, count, content_in(state.channels.get(name).waiting).data - count)
+
+
+def _sent_and_told(state: State, _parameters: Parameters, name: int, count: int) -> State:
+    channel = state.channels.get(name)
+    return _left(state, name, count, max(content_in(channel.waiting).data, channel.announced) - count)
+
+
+def _left(state: State, name: int, count: int, told: int) -> State:
     channel = state.channels.get(name)
     waiting = _runs(channel.waiting)
     require(waiting.leads(count))
     require(not channel.stopped)
     require(channel.credit >= count)
-    left = content_in(waiting).data - count
-    wire, waiting = _runs(channel.wire).filled(waiting, count, left), waiting.without(count)
-    return with_changes(state, name, waiting=waiting, credit=channel.credit - count, announced=left, wire=wire)
+    wire, waiting = _runs(channel.wire).filled(waiting, count, told), waiting.without(count)
+    return with_changes(state, name, waiting=waiting, credit=channel.credit - count, announced=told, wire=wire)
 
 
 def _delivered(state: State, _parameters: Parameters, name: int, count: int) -> State:
@@ -79,7 +87,9 @@ def _borrowed(state: State, _parameters: Parameters, name: int, count: int) -> S
     return with_changes(state, name, **more)._replace(pool=state.pool - count)
 
 
-RUNS: Mapping[str, Callable[[State, Parameters, int, int], State]] = {
+Many = Mapping[str, Callable[[State, Parameters, int, int], State]]
+
+RUNS: Many = {
     "OfferData": _offered,
     "SendData": _sent,
     "Deliver": _delivered,
@@ -87,6 +97,9 @@ RUNS: Mapping[str, Callable[[State, Parameters, int, int], State]] = {
     "Borrow": _borrowed,
 }
 """The first n steps of each of these actions, in which data moves."""
+
+RUNS_AFTER_WITHDRAWALS: Many = {**RUNS, "SendAndTell": _sent_and_told, "DeliverOrReturn": _delivered}
+"""Those of ``WithdrawingGate``, too; of what arrives, data."""
 
 
 def _runs(queue: Any) -> "ItemRuns":

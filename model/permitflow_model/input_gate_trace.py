@@ -16,7 +16,7 @@ from typing import Protocol
 
 from permitflow_model.input_gate import SYSTEM
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
-from permitflow_model.input_gate_runs import RUNS, ItemRuns
+from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, ItemRuns
 from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World
 from permitflow_model.kernel.system import Disabled, Step
@@ -104,9 +104,9 @@ class GateExplanation:
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
         """The states behind the steps, the last one at least, if the action is performed this many times."""
-        if times > 1 and action in RUNS and not self._keep_path:
+        if times > 1 and action in RUNS_AFTER_WITHDRAWALS and not self._keep_path:
             try:
-                return (RUNS[action](state, self.parameters, arguments[0], times),)
+                return (RUNS_AFTER_WITHDRAWALS[action](state, self.parameters, arguments[0], times),)
             except Disabled:
                 pass  # the model says which step is impossible
         return self._one_by_one(action, state, arguments, times)

@@ -13,14 +13,28 @@ from hypothesis import strategies as st
 from permitflow_model.input_gate import SYSTEM, due_after, is_content, is_item
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.input_gate_queues import promise_in, span_in
-from permitflow_model.input_gate_runs import RUNS, ItemRuns, Run
+from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, ItemRuns, Run
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.system import Disabled
+from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
 
 PARAMETERS = Parameters(inputs=2, exclusive=3, floating=5, backlog=30, epochs=0, skip=2, ends=True, losses=True)
+Gate = System[State, Parameters]
 OTHERS = {
-    **dict.fromkeys(("AnnounceBacklog", "Grant", "AddCredit", "ResumeConsumption", "ConsumeBarrier", "Align"), 8),
+    **dict.fromkeys(
+        (
+            "AnnounceBacklog",
+            "Grant",
+            "AddCredit",
+            "ResumeConsumption",
+            "ConsumeBarrier",
+            "Align",
+            "WithdrawData",
+            "ReturnCredit",
+        ),
+        8,
+    ),
     **dict.fromkeys(("OfferBarrier", "SendBarrier"), 3),
     **dict.fromkeys(("OfferEnd", "LoseInput"), 0.2),
 }
@@ -37,11 +51,11 @@ def plain(state: State) -> State:
     return state._replace(channels=state.channels.map(changed))
 
 
-def one_by_one(state: State, parameters: Parameters, action: str, name: int, count: int) -> State | None:
+def one_by_one(system: Gate, state: State, parameters: Parameters, action: str, name: int, count: int) -> State | None:
     """The state behind this many steps; None if not all are possible."""
     for _ in range(count):
         try:
-            state = SYSTEM.perform(action, state, parameters, *(() if action == "Align" else (name,)))
+            state = system.perform(action, state, parameters, *(() if action == "Align" else (name,)))
         except Disabled:
             return None
     return state
@@ -49,13 +63,15 @@ def one_by_one(state: State, parameters: Parameters, action: str, name: int, cou
 
 def at_once(state: State, parameters: Parameters, action: str, name: int, count: int) -> State | None:
     try:
-        return RUNS[action](state, parameters, name, count)
+        return RUNS_AFTER_WITHDRAWALS[action](state, parameters, name, count)
     except Disabled:
         return None
 
 
 @pytest.mark.parametrize("exclusive", [0, 3])
-def test_many_rows_move_as_one_after_the_other(exclusive: int) -> None:
+@pytest.mark.parametrize("system", [SYSTEM, WITHDRAWING], ids=lambda system: system.module)
+def test_many_rows_move_as_one_after_the_other(system: Gate, exclusive: int) -> None:
+    runs = [action for action in RUNS_AFTER_WITHDRAWALS if action in {each.name for each in system.actions}]
     parameters = replace(PARAMETERS, exclusive=exclusive)
     seen = Counter[tuple[str, bool]]()
     for seed in range(60):
@@ -64,18 +80,22 @@ def test_many_rows_move_as_one_after_the_other(exclusive: int) -> None:
             name, count = random.randrange(2), random.randint(1, 4)
             if random.random() < 0.3:
                 other = random.choices(*zip(*OTHERS.items(), strict=True))[0]
-                state = one_by_one(state, parameters, other, name, 1) or state
+                if other not in {each.name for each in system.actions}:
+                    continue
+                state = one_by_one(system, state, parameters, other, name, 1) or state
                 continue
-            action = random.choice([*RUNS])
-            expected = one_by_one(plain(state), parameters, action, name, count)
+            action = random.choice(runs)
+            expected = one_by_one(system, plain(state), parameters, action, name, count)
             found = at_once(state, parameters, action, name, count)
             has_others = any(item.kind != "data" for item in islice(state.channels.get(name).wire, count))
-            if found is not None or not (action == "Deliver" and has_others):  # which are delivered one by one
+            if found is not None or not (
+                action in ("Deliver", "DeliverOrReturn") and has_others
+            ):  # which are delivered one by one
                 assert (found and plain(found)) == expected
             seen[action, found is not None and count > 1] += 1
-            state = found or one_by_one(state, parameters, action, name, 1) or state
-            assert SYSTEM.broken_invariants(state, parameters) == []
-    assert set(seen) == {(action, are_many) for action in RUNS for are_many in (True, False)}
+            state = found or one_by_one(system, state, parameters, action, name, 1) or state
+            assert system.broken_invariants(state, parameters) == []
+    assert set(seen) == {(action, are_many) for action in runs for are_many in (True, False)}
 
 
 def tells_at_most(item: Item, most: int) -> bool:

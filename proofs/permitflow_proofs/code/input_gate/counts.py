@@ -5,7 +5,7 @@ a number of equal steps leads to is said at once.  Claims show that both are rig
 queue, and one step more leads to what is said of one more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from permitflow_model.input_gate_credit import (
     opened,
 )
 from permitflow_model.input_gate_queues import effect_in
-from permitflow_model.input_gate_runs import RUNS
+from permitflow_model.input_gate_runs import RUNS, Many
 from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.replay import World
@@ -345,8 +345,6 @@ def cost_of(rows: int) -> int:
 
 
 # This many steps at once.
-
-Many = Mapping[str, Callable[[State, Parameters, int, int], State]]
 
 
 def _delivered(state: State, made: Parameters, name: int, count: int) -> State:

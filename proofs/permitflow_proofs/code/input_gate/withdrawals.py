@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow_model.input_gate_credit import Channel, Content, Item, Parameters, State, content_in, with_changes
+from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, Many
 from permitflow_model.input_gate_trace import Moves, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.system import require
@@ -19,7 +20,6 @@ from permitflow_proofs.code.input_gate.counts import (
     Chunks,
     Contents,
     Explanation,
-    Many,
     Wire,
     any_channel,
     any_numbers,
@@ -84,12 +84,6 @@ def _withdrawn(state: State, _made: Parameters, name: int, count: int) -> State:
     return with_changes(state, name, waiting=waiting.without_last(count))
 
 
-def _sent_and_told(state: State, made: Parameters, name: int, count: int) -> State:
-    channel = state.channels.get(name)
-    told = max(content_in(channel.waiting).data, channel.announced) - count
-    return with_changes(MANY["SendData"](state, made, name, count), name, announced=told)
-
-
 def _returned(state: State, made: Parameters, name: int, count: int) -> State:
     channel = state.channels.get(name)
     backlog = content_in(channel.waiting).data
@@ -111,7 +105,7 @@ def _came_back(state: State, _made: Parameters, name: int, count: int) -> State:
 
 _OWN: Many = {
     "WithdrawData": _withdrawn,
-    "SendAndTell": _sent_and_told,
+    "SendAndTell": RUNS_AFTER_WITHDRAWALS["SendAndTell"],
     "ReturnCredit": _returned,
     "DeliverOrReturn": _came_back,
 }
@@ -328,6 +322,14 @@ def _next_follows(action: str, wrong: int) -> bool:
     return next_follows(SYSTEM, _ALL, action, channel, made, wrong, count)
 
 
+def _data_follow(wrong: int) -> bool:
+    """What arrives and is no credit."""
+    made, _ = any_numbers()
+    queues: dict[str, Any] = {"inbox": Contents(natural("inbox")), "wire": Wire(natural("wire"))}
+    channel = any_channel("input")._replace(**queues, required=natural("required"))
+    return next_follows(SYSTEM, RUNS_AFTER_WITHDRAWALS, "DeliverOrReturn", channel, made, wrong, natural("count"))
+
+
 def _none_is_below(wrong: int) -> bool:
     state, _ = SUBJECT.any_case()
     channel = state.channels.get(0)
@@ -339,4 +341,5 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("any number leave at once", partial(leave, _SendingInAnyState), "it has one credit more"),
     claim("the invariant says as much of a sender", _none_is_below, "it has always announced something"),
     *(claim(f"{action}, one more", partial(_next_follows, action), "two more") for action in _OWN),
+    claim("data arrive, one more", _data_follow, "two more"),
 )
