@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -37,6 +38,7 @@ STREAM, PARQUET = "orders", "Parquet"
 ROWS = 20_000_000
 COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BETWEEN_LOOKS_SECONDS = 0.1
 # Java compiles the loops, and workers are started.
 WARM_UP_ROUNDS = 1
 # Those of `local_session` start fast, and leave out the compiler that makes long jobs fast.
@@ -102,17 +104,46 @@ def processor_seconds(pid: int) -> float:
     return seconds
 
 
+class Workers:
+    """The Python processes of a session, looked at often: some are killed, and then nobody knows their time."""
+
+    def __init__(self, java: psutil.Process) -> None:
+        self._java = java
+        self._seconds: dict[psutil.Process, float] = {}
+        self._is_over = threading.Event()
+        self._looking = threading.Thread(target=self._look_on)
+
+    def __enter__(self) -> "Workers":
+        self._looking.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._looking.join()
+
+    def _look_on(self) -> None:
+        while not self._is_over.wait(BETWEEN_LOOKS_SECONDS):
+            self.seconds()
+
+    def seconds(self) -> float:
+        """The processor time of all that there were."""
+        for each in self._java.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                self._seconds[each] = sum(each.cpu_times()[:2])
+        return sum([*self._seconds.values()])
+
+
 def cost(run: Callable[[], None], beside: tuple[int, ...] = ()) -> list[float]:
     """Run a job; processor seconds of Java, a child of this process, of its workers, and of others; seconds."""
     (java,) = (each for each in psutil.Process().children() if each.name() == "java")
 
     def used() -> list[float]:
-        own = sum(java.cpu_times()[:2])
-        return [own, processor_seconds(java.pid) - own, *map(processor_seconds, beside)]
+        return [sum(java.cpu_times()[:2]), workers.seconds(), *map(processor_seconds, beside)]
 
-    before, began = used(), time.perf_counter()
-    run()
-    seconds = time.perf_counter() - began
+    with Workers(java) as workers:
+        before, began = used(), time.perf_counter()
+        run()
+        seconds = time.perf_counter() - began
     found = [after - start for after, start in zip(used(), before, strict=True)]
     return [*found, *[0.0] * (4 - len(found)), seconds]
 
