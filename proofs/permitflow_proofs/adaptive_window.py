@@ -26,7 +26,7 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "AimOK", "Cons
 
 
 def _any_parameters() -> Parameters:
-    return any_parameters_of(Parameters, row_costs=Sizes(natural("largest_rows", 1)))
+    return any_parameters_of(Parameters, row_costs=Sizes(integer("largest_rows")))
 
 
 def _any_cost(parameters: Parameters) -> int:

@@ -30,7 +30,7 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, natural
+from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 _BYTES = ("TypeOK", "BytesConserved", "BytesBounded", "BytesBatched")
@@ -40,7 +40,7 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in (*_BYTES, "RowsConserved"
 
 
 def _any_parameters() -> Parameters:
-    costs = {"row_costs": Sizes(natural("largest_rows", 1)), "byte_costs": Sizes(natural("largest_bytes"))}
+    costs = {"row_costs": Sizes(integer("largest_rows")), "byte_costs": Sizes(integer("largest_bytes"))}
     return any_parameters_of(Parameters, **costs)
 
 

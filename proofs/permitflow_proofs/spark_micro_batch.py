@@ -32,6 +32,7 @@ from permitflow_proofs.kernel.symbols import (
     Sizes,
     assume,
     implies,
+    integer,
     larger_of,
     natural,
 )
@@ -40,7 +41,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
-    return any_parameters_of(Parameters, **fixed, sizes=Sizes(natural("largest_rows")))
+    return any_parameters_of(Parameters, **fixed, sizes=Sizes(integer("largest_rows")))
 
 
 def largest_chunk(parameters: Parameters) -> int:

@@ -10,6 +10,7 @@ import pytest
 import z3
 
 from permitflow_model import demand, feedback_loop, shared_window, squelch
+from permitflow_model.adaptive_window import Parameters as AdaptiveWindow
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Action, System, require
@@ -143,6 +144,13 @@ def test_fields_of_two_parameters_are_told_apart() -> None:
         assume(other.withdrawals)
 
     assert facts(two) == ("size <= other.size", "other.withdrawals = TRUE")
+
+
+def test_a_condition_on_the_largest_size_is_told() -> None:
+    theorem = THEOREMS["adaptive-window-live-flush"]
+    assert {"max(row_costs) <= row_permits"} < {*givens_of(theorem.id)[0].facts}
+    for costs, is_about in (((1, 2), True), ((1, 3), False)):
+        assert admits(theorem, AdaptiveWindow(row_permits=2, permit_batch=1, room=2, row_costs=costs)) == is_about
 
 
 def test_an_assumption_about_parameters_is_told() -> None:

@@ -6,7 +6,7 @@ they were decided end in a contradiction.  Not told is what follows from what th
 parameters, and what a claim assumes of states.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import reduce
 from operator import add, sub
@@ -161,8 +161,8 @@ class GivenReader:
         self._fields: list[tuple[str, Any]] = []
         self._names: frozenset[str] = frozenset()
         """Of the symbols in the fields."""
-        self._others: list[tuple[z3.ExprRef, z3.ExprRef]] = []
-        """Symbols that are fields of a second of two parameters, each with the one as which it is told."""
+        self._renamed: list[tuple[z3.ExprRef, z3.ExprRef]] = []
+        """The largest of a field's sizes, and fields of a second of two parameters; each with what it is told as."""
         self._assumed: list[z3.BoolRef] = []
         self._steps: list[Step] = []
         self._told: Given | None = None
@@ -212,7 +212,7 @@ class GivenReader:
         any_end = disjunction([*map(conjunction, ends)])
         if others is not None and not self._follows([*self._accepted, *told], any_end):
             told.append(any_end)
-        return replace(self._told, assumed=tuple(z3.substitute(one, *self._others) for one in told))
+        return replace(self._told, assumed=tuple(z3.substitute(one, *self._renamed) for one in told))
 
     def _look_at(self, made: tuple[object, ...]) -> None:
         """Learn the fields of these parameters."""
@@ -221,13 +221,15 @@ class GivenReader:
         self._made = made
         by_place = [[(one.name, getattr(each, one.name)) for one in fields(cast("Any", each))] for each in made]
         self._fields = [each for its in by_place for each in its]
-        self._others = [
-            (value.term, z3.Const(f"{_OTHER * place}{name}", value.term.sort()))
-            for place, its in enumerate(by_place)
-            for name, value in its
-            if place > 0 and _is_free(name, value)
+        of_each = [(_OTHER * place, name, value) for place, its in enumerate(by_place) for name, value in its]
+        largest = [(before, name, value.largest.term) for before, name, value in of_each if hasattr(value, "largest")]
+        self._renamed = [(term, z3.Int(f"{before}{_largest_of(name)}")) for before, name, term in largest]
+        self._renamed += [
+            (value.term, z3.Const(f"{before}{name}", value.term.sort()))
+            for before, name, value in of_each
+            if before and _is_free(name, value)
         ]
-        terms = (value.term for _, value in self._fields if hasattr(value, "term"))
+        terms = [value.term for _, value in self._fields if hasattr(value, "term")] + [term for *_, term in largest]
         names = frozenset[str]().union(*map(symbols_in, terms))
         if names != self._names:
             self._names, self._about = names, {}
@@ -329,7 +331,18 @@ def _concrete(parameters: object) -> list[tuple[z3.ExprRef, z3.ExprRef]]:
         value = _concrete_value(parameters, one.name)
         if value is not None:
             found.append((z3.Bool(one.name) if z3.is_bool(value) else z3.Int(one.name), value))
+        elif isinstance(sizes := getattr(parameters, one.name), tuple | frozenset) and _are_numbers(sizes):
+            found.append((z3.Int(_largest_of(one.name)), z3.IntVal(max(sizes))))
     return found
+
+
+def _are_numbers(values: Collection[object]) -> bool:
+    return bool(values) and all(isinstance(value, int) for value in values)
+
+
+def _largest_of(name: str) -> str:
+    """As what the largest of a field's sizes is told."""
+    return f"max({name})"
 
 
 def _concrete_value(parameters: object, name: str) -> z3.ExprRef | None:

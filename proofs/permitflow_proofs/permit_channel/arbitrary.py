@@ -27,13 +27,13 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, ass
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, limit, natural
+from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, limit
 
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
     if "sizes" not in fixed:
-        fixed["sizes"] = Sizes(natural("largest_rows"))
+        fixed["sizes"] = Sizes(integer("largest_rows"))
     if "initial_permits" in fixed and fixed["initial_permits"] is ALL:
         fixed["initial_permits"] = fixed["row_permits"] = integer("row_permits")
     elif "initial_permits" not in fixed:

@@ -33,7 +33,7 @@ from permitflow_model.permit_channel import (
 from permitflow_model.thresholds import THEOREMS
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, implies, merged, natural, predicate
+from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, implies, integer, merged, natural, predicate
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
@@ -308,7 +308,7 @@ def theorems() -> tuple[Theorem, ...]:
 
 def _some_sizes(**fixed: object) -> Parameters:
     """Any set of sizes."""
-    return any_parameters(sizes=Sizes(natural("largest_rows"), predicate("is_offered")), **fixed)
+    return any_parameters(sizes=Sizes(integer("largest_rows"), predicate("is_offered")), **fixed)
 
 
 def _published() -> Parameters:
