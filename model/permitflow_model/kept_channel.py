@@ -136,7 +136,7 @@ def produce_batch(state: State, parameters: Parameters) -> State:
 
 
 def end_log(state: State, _parameters: Parameters) -> State:
-    """No more rows come."""
+    """No more rows come: a producer has ended the channel, or broken it."""
     require(not state.ended)
     return state._replace(ended=True)
 
@@ -192,7 +192,7 @@ def skip_rows(state: State, _parameters: Parameters, name: int) -> State:
 
 
 def read_log_end(state: State, _parameters: Parameters, name: int) -> State:
-    """It has taken all rows, and reads the end."""
+    """It has taken all rows, and reads the end, or the error of a broken channel."""
     one = state.consumers.get(name)
     require(one.phase == "reading")
     require(state.ended)
@@ -337,7 +337,7 @@ def has_all_at_end(one: Consumer, ended: bool, rows: int) -> bool:
 
 
 def end_is_whole(state: State, _parameters: Parameters) -> bool:
-    """A consumer that has read the end has all rows."""
+    """A consumer that has read the end, or the error of a broken channel, has all rows."""
     return state.consumers.every(has_all_at_end, state.ended, state.next)
 
 

@@ -431,8 +431,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "end-whole",
             "EndIsWholeLog",
-            "A consumer that has read the end has all rows but those of which it was told that they are gone, and no "
-            "more come.",
+            "A consumer that has read the end, or the error of a broken channel, has all rows but those of which it "
+            "was told that they are gone, and no more come.",
             lambda state, _: _with(state, phase="done", handled=state.next - 1),
             "after the step one has read the end, and lacks a row",
         ),

@@ -18,7 +18,10 @@
 (*                                                                         *)
 (* Source: Apache Kafka's consumer groups: offsets, retention.             *)
 (* Not modelled: chunks of several rows of a producer, barriers, bytes, an *)
-(* exchange that loses its rows.                                           *)
+(* exchange that loses its rows; two readers of one name at a time.  The   *)
+(* exchange has no holder of the name: each of them gets all rows, and has *)
+(* an own position.  What one acknowledges is gone for the other one as    *)
+(* after a purge: that one is told.                                        *)
 (***************************************************************************)
 EXTENDS Integers
 
@@ -40,7 +43,7 @@ VARIABLES
     next,         \* rows that have come; the number of the next one
     first,        \* the first row that is still there
     expired,      \* rows below this have expired
-    ended,        \* has a producer ended the channel?
+    ended,        \* has a producer ended the channel, or broken it?
     faults,       \* so far
     misplaced,    \* rows that a consumer took where another one belongs, or that were sent and not there
     consumers     \* Before says what one consists of
@@ -99,7 +102,7 @@ ProduceBatch ==
     /\ next' = next + 1
     /\ UNCHANGED <<first, expired, ended, faults, misplaced, consumers>>
 
-\* No more rows come.
+\* No more rows come: a producer has ended the channel, or broken it.
 EndLog ==
     /\ ~ended
     /\ ended' = TRUE
@@ -151,7 +154,7 @@ SkipRows(c) ==
     /\ Noted(c, [one EXCEPT !.acknowledged = from, !.handled = from, !.skipped = @ + (from - one.handled), !.isPurged = FALSE, !.phase = "away"])
     /\ UNCHANGED <<next, expired, ended, faults, misplaced>>
 
-\* It has taken all rows, and reads the end.
+\* It has taken all rows, and reads the end, or the error of a broken channel.
 ReadLogEnd(c) ==
     LET one == consumers[c] IN
     /\ one.phase = "reading" /\ ended /\ one.at = one.sent /\ one.sent = next
@@ -254,7 +257,7 @@ AcknowledgedIsHandled ==
 \* Without expiry and purges nobody is told so.
 NothingLost == ~Expires => \A c \in Names : consumers[c].phase # "told" /\ ~consumers[c].isPurged
 
-\* Who has read the end has all rows, or was told which are gone.
+\* Who has read the end, or the error of a broken channel, has all rows, or was told which are gone.
 EndIsWholeLog == \A c \in Names : consumers[c].phase = "done" => ended /\ consumers[c].handled = next
 
 \* False: a consumer hears of no loss.

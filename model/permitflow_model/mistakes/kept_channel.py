@@ -106,6 +106,12 @@ def the_end_is_read_when_all_that_was_sent_is_taken(state: State, parameters: Pa
     return SYSTEM.perform("ReadLogEnd", state._replace(next=sent), parameters, name)._replace(next=state.next)
 
 
+def the_end_overtakes_rows_that_are_on_their_way(state: State, parameters: Parameters, name: int) -> State:
+    """Where a channel broke, its error came to a reader without a connection, and the rows before it did not."""
+    sent = state.consumers.get(name).sent
+    return SYSTEM.perform("ReadLogEnd", _with(state, name, at=sent), parameters, name)
+
+
 def _at_the_beginning(one: Consumer) -> Consumer:
     return one._replace(acknowledged=0)
 
@@ -165,6 +171,7 @@ MISTAKES = (
     Mistake("Acknowledge", sending_acknowledges, "AcknowledgedIsHandled", ONE),
     Mistake("SkipRows", rows_that_a_consumer_was_told_of_count_as_taken, "EachRowOnce", EXPIRING),
     Mistake("ReadLogEnd", the_end_is_read_when_all_that_was_sent_is_taken, "EndIsWholeLog", ONE),
+    Mistake("ReadLogEnd", the_end_overtakes_rows_that_are_on_their_way, "EndIsWholeLog", ONE),
     Mistake("ChangeExchange", acknowledged_before_it_is_noted, "NeededIsKept", ONE),
     Mistake("Expire", expired_rows_are_deleted_before_that_is_noted, "NeededIsKept", EXPIRING),
     Mistake("Expire", what_expires_counts_as_acknowledged, "AcknowledgedIsHandled", EXPIRING),
