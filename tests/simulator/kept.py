@@ -11,6 +11,7 @@ producer is within the exchange's own process, and loses its patience in the mid
 4. The store always opens.
 5. The model allows each step of the exchange and of its consumers, as it happens (``kept_oracle``).
 6. Once nothing goes wrong any more, everybody comes to an end; and then the file has what the consumers have read.
+   In some schedules the channel is broken instead of ended: then that is what they hear, behind the last row.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from permitflow import ChannelParameters
 from permitflow.carriers.same_host import SameHost
 from permitflow.client import AioControl, StagedPart, Staging, control, get, put
 from permitflow.errors import (
+    ChannelAbortedError,
     LogReplacedError,
     PermitflowError,
     ProducerReplacedError,
@@ -42,6 +44,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
 from permitflow.exchange.channels import replay_channel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.stream.control import ChannelState
 from permitflow.stream.frames import EndOutcome
 from permitflow_model.kept_channel import Parameters
 from tests.simulator.coverage import key_of_kept
@@ -91,6 +94,11 @@ def expire_seconds_of(seed: int) -> float | None:
 def is_growing(seed: int) -> bool:
     """For a quarter of the seeds the second producer, and each one that comes again, brings one more column."""
     return Random(f"columns {seed}").random() < 0.25
+
+
+def is_breaking(seed: int) -> bool:
+    """For a fifth of the seeds the channel is broken once all rows are there, and not ended."""
+    return Random(f"break {seed}").random() < 0.2
 
 
 def _clients(producers: Sized, batches: Sized, consumers: tuple[str, ...]) -> tuple[str, ...]:
@@ -631,13 +639,18 @@ class KeptRun:
             async with self._control() as orders:
                 if row == client.asked:  # of which the exchange may not have heard: a full channel would stay full
                     await self._acknowledge(orders, client, row)
-                async for message in receiver:
-                    for value, *grown in zip(*(each.to_pylist() for each in message.payload.columns), strict=True):
-                        self._note_value(client, row, value)
-                        self._note_grown(client, row, value, *grown)
-                        row = client.at = row + 1
-                    if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
-                        await self._acknowledge(orders, client, row)
+                try:
+                    async for message in receiver:
+                        for value, *grown in zip(*(each.to_pylist() for each in message.payload.columns), strict=True):
+                            self._note_value(client, row, value)
+                            self._note_grown(client, row, value, *grown)
+                            row = client.at = row + 1
+                        if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
+                            await self._acknowledge(orders, client, row)
+                except ChannelAbortedError:
+                    if not is_breaking(self.seed):
+                        raise
+                    self.seen["broken behind the last row"] += 1
                 self.oracle.end(client.name)
                 await self._acknowledge(orders, client, row)
 
@@ -667,12 +680,20 @@ class KeptRun:
         self.next_row = max(self.next_row, row + 1)
 
     async def _close(self, client: _Client) -> None:
-        """Close the channel once all rows are there."""
+        """Close the channel once all rows are there, or break it."""
         others = [each for each in self.clients.values() if each.name.startswith(("producer", "writer", _INSIDE))]
         while not all(each.is_over for each in others):  # noqa: ASYNC110  # they are other hosts
             await asyncio.sleep(0.1)
+        consumer = "" if "default" in self.plan.consumers else "audit"
         async with self._control() as orders:
-            await orders.close_channels([CHANNEL], consumer="" if "default" in self.plan.consumers else "audit")
+            if not is_breaking(self.seed):
+                await orders.close_channels([CHANNEL], consumer=consumer)
+                return
+            while (await orders.positions([CHANNEL], consumer=consumer))[0].state is not ChannelState.BROKEN:
+                async with put(
+                    ADDRESS, CHANNEL, SCHEMA, same_host=SameHost.NEVER, silence_seconds=self._silence
+                ) as sender:
+                    sender.abort("no more rows")
 
     @asynccontextmanager
     async def _control(self) -> AsyncIterator[AioControl]:
@@ -728,7 +749,8 @@ class KeptRun:
         with SqliteStore(self.system.folder, self.system) as store:
             (place,) = store.open_channels([CHANNEL], parameters=self.plan.parameters, consumers=self.plan.consumers)
             kept = place.load()
-        if kept.next_row != self._all_rows or kept.state.value != "ended":
+        state = ChannelState.BROKEN if is_breaking(self.seed) else ChannelState.ENDED
+        if kept.next_row != self._all_rows or kept.state is not state:
             self.broken.append(f"the file has {kept.next_row} rows, {kept.state.value}; {self._all_rows} were sent")
         if wrong := {name: row for name, row in (kept.acknowledged or {}).items() if row != kept.next_row}:
             self.broken.append(f"all rows were acknowledged, and the file says {wrong}")
