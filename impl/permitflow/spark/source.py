@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from permitflow.errors import ChannelSpentError, PermitflowError
+from permitflow.errors import ChannelSpentError, PeerTimeoutError, PermitflowError, RetentionError
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.causes import told_in_words
 from permitflow.spark.options import (
@@ -49,11 +49,12 @@ from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.stream_planning import Position, RowRange
 from permitflow.spark.task_ranges import Ranges, task_ranges
-from permitflow.stream.control import ChannelState
+from permitflow.stream.control import ChannelState, Retention
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from permitflow.client.blocking import BlockingControl
     from permitflow.spark.filters import RowFilter
 
 
@@ -122,24 +123,34 @@ class PermitflowDataSource(DataSource):
         """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
 
         If channels may have different columns, it asks all of them.  Waits for the first producer of each channel that
-        is asked, at most ``timeout_seconds``.
+        is asked, at most ``timeout_seconds``; not if a producer would not help.
 
         Raises:
-            InvalidOptionError: see ``ReadOptions``.
+            InvalidOptionError: see ``ReadOptions``; or an option needs channels that keep their rows.
+            RetentionError: a streaming query needs such channels.
             PermitflowError: the exchange does not answer, or has no such channel.
             SchemaMismatchError: Spark has no type for a column, or columns of one name have different types, or names
                 differ only by case, or are those of the columns of options.
         """
-        if is_for_streams(self.options, CHANNEL_OPTIONS):
-            options = StreamOptions.parse(self.options).exchange
-        else:
-            options = ReadOptions.parse(self.options)
+        is_stream = is_for_streams(self.options, CHANNEL_OPTIONS)
+        options = StreamOptions.parse(self.options).exchange if is_stream else ReadOptions.parse(self.options)
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.spark.schema import require_distinct, spark_schema, united_schema
 
         shape = options.shape
         asked = options.channels if shape.unites else options.channels[:1]
-        found = {channel: schema_of(options, channel) for channel in asked}
+        with _asking(options) as orders:
+            once = [told.channel for told in orders.statistics(asked).channels if told.kept is None]
+        if once and is_stream:
+            rule = "is read by batch jobs only (spark.read)"
+            raise RetentionError(channel=once[0], retention=Retention.ONCE.value, rule=rule)
+        _require_kept(options, once)
+        try:
+            found = {channel: schema_of(options, channel) for channel in asked}
+        except PeerTimeoutError as error:
+            if once:
+                error.add_note("readStream needs channels that keep their rows: permitflow serve --retention replay")
+            raise
         if not shape.is_plain:
             return united_schema(found, shape)
         columns = spark_schema(found[asked[0]], channel=asked[0])
@@ -236,6 +247,20 @@ def _range(options: ReadOptions, at: Position) -> RowRange:
     return RowRange(at.channel, at.log_id, start, end)
 
 
+def _asking(options: ReadOptions) -> "BlockingControl":
+    """Connect to ask about channels."""
+    # gRPC must not be loaded before Spark's daemon has forked.
+    from permitflow.client.blocking import control
+
+    leave_imports_alone()
+    return control(
+        options.address,
+        timeout_seconds=options.timeout_seconds,
+        resume_seconds=options.resume_seconds,
+        security=options.security,
+    )
+
+
 def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
     """Refuse options for numbered rows where channels are read once, by one task, from the first row to the end."""
     given = {
@@ -268,18 +293,8 @@ class ExchangeReader(DataSourceReader):
             RowsExpiredError, RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
             PermitflowError: the exchange does not answer, or has no such channel.
         """
-        # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.client.blocking import control
-
-        leave_imports_alone()
         options = self._options
-        asking = control(
-            options.address,
-            timeout_seconds=options.timeout_seconds,
-            resume_seconds=options.resume_seconds,
-            security=options.security,
-        )
-        with asking as orders:
+        with _asking(options) as orders:
             channels = orders.statistics(options.channels).channels
             for told in channels:
                 if told.kept is None and told.state == "spent":

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable
+from traceback import format_exception_only
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import permitflow.spark
 from permitflow.client.blocking import control, open_sink
-from permitflow.errors import ChannelSpentError, InvalidOptionError, RowsNotThereError
+from permitflow.errors import (
+    ChannelSpentError,
+    InvalidOptionError,
+    PeerTimeoutError,
+    PermitflowError,
+    RetentionError,
+    RowsNotThereError,
+)
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.spark.stream_source import ExchangeStreamReader
@@ -121,12 +129,29 @@ def test_rows_that_end_before_they_begin_are_refused(kept_rows: Options) -> None
 def test_a_channel_that_is_read_once_has_no_ranges(options: Options, option: str) -> None:
     text = {"minPartitions": "3", "maxPartitions": "1"}.get(option, "latest")
     with producers(options, [numbers(0, 1)], [numbers(0, 1)]):
-        reader = batch_reader({**options, option: text})
+        reader = batch_reader({**options, option: text}, StructType([StructField("n", LongType())]))
         with pytest.raises(InvalidOptionError, match="needs channels that keep their rows") as caught:
             reader.partitions()
         assert caught.value.option == option
         left = batch_reader(options)
         assert rows_of(left, left.partitions()) == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("option", "refusal"),
+    [
+        ({"startingOffsets": "earliest"}, InvalidOptionError),
+        ({"minRowsPerTrigger": "9"}, RetentionError),
+        ({"timeout_seconds": "0.1"}, PeerTimeoutError),  # a stream, or a batch job for which a producer would help
+    ],
+    ids=["offsets", "stream", "either"],
+)
+def test_no_producer_is_awaited_who_would_not_help(
+    options: Options, option: Options, refusal: type[PermitflowError]
+) -> None:
+    with pytest.raises(refusal) as caught:
+        PermitflowDataSource({**options, **option}).schema()
+    assert "permitflow serve --retention replay" in "".join(format_exception_only(caught.value))
 
 
 def test_a_new_query_begins_at_the_latest_rows_in_several_tasks(kept_rows: Options) -> None:
