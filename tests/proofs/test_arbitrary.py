@@ -1,5 +1,6 @@
 """Symbols for parameters and states come from their annotations."""
 
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -66,6 +67,11 @@ def test_a_field_without_symbols_is_named_unless_it_has_a_value() -> None:
     with pytest.raises(TypeError, match=r"ratio: there are no symbols for values of the type <class 'float'>"):
         arbitrary(Unknown)
     assert arbitrary(Unknown, special={"ratio": 0.5}) == Unknown(0.5)
+
+
+def test_a_field_without_a_type_does_not_keep_its_default() -> None:
+    with pytest.raises(TypeError, match="sent: this field has no type"):
+        arbitrary(namedtuple("State", "sent", defaults=[0]))
 
 
 @dataclass(frozen=True, kw_only=True)

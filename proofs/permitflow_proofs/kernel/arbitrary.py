@@ -82,6 +82,8 @@ def any_value(kind: Any) -> Callable[[str], Any]:
     Raises:
         TypeError: it makes no values of this type.
     """
+    if kind is None:
+        raise TypeError("this field has no type, which would say what symbol it is; a typing.NamedTuple's has one")
     if kind is int:
         return integer
     if kind is bool:
@@ -136,11 +138,14 @@ def assume_all(clauses: Iterable[Callable[[S, P], bool]], state: S, parameters: 
 # Called on each path of each proof; reading annotations takes longer than making symbols.
 @cache
 def _makers(kind: Callable[..., object]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
-    return tuple((name, _deferred(hint)) for name, hint in get_type_hints(kind).items())
+    hints = get_type_hints(kind)
+    # Those of a `collections.namedtuple` have none, and would keep their defaults in every state.
+    untyped: dict[str, Any] = dict.fromkeys(getattr(kind, "_fields", ()))
+    return tuple((name, _deferred(hint)) for name, hint in (untyped | hints).items())
 
 
 def _deferred(hint: Any) -> Callable[[str], Any]:
-    """A field that is special may have any type."""
+    """A field that is special may have any type, or none."""
     try:
         return any_value(hint)
     except TypeError as error:
