@@ -180,6 +180,18 @@ def test_a_wrong_option_of_a_reader_is_refused_in_words(
         GrpcDataSource({**service.options(method), **changes}).reader(NUMBERS)
 
 
+def test_where_a_module_raises_is_told(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ours.py").write_text("def rate():\n    return 1 / 0\n\nRATE = rate()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidOptionError, match="it raises ZeroDivisionError") as caught:
+        GrpcDataSource(service.options("Watch", rows="ours:two_rows")).reader(NUMBERS)
+    (told,) = caught.value.__notes__
+    assert [line.split(", ")[1:] for line in told.splitlines() if "File" in line] == [
+        ["line 4", "in <module>"],
+        ["line 2", "in rate"],
+    ]
+
+
 @pytest.mark.parametrize("address", ["unix:/run/sensors.sock", "dns:///sensors:50051", "sensors:50051"])
 def test_a_service_has_any_address_that_grpc_knows(service: Service, address: str) -> None:
     options = {**service.options("Watch"), "address": address}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from inspect import isasyncgenfunction, iscoroutinefunction
+from traceback import extract_tb, format_list
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -162,15 +163,20 @@ def method_of(options: CallOptions, *, client_streams: bool, server_streams: boo
 def _imported(option: str, value: str, module: str) -> Any:
     try:
         return import_module(module)
-    except ImportError as error:
-        reason = (
-            f"cannot be imported by Spark's Python ({error}): install it there, or put its folder on PYTHONPATH before "
-            "the session is created"
-        )
-        raise InvalidOptionError(option=option, value=value, reason=reason) from error
     except Exception as error:  # the user's code
-        reason = f"cannot be imported: it raises {type(error).__name__}: {error}"
-        raise InvalidOptionError(option=option, value=value, reason=reason) from error
+        if isinstance(error, ImportError):
+            reason = (
+                f"cannot be imported by Spark's Python ({error}): install it there, or put its folder on PYTHONPATH "
+                "before the session is created"
+            )
+        else:
+            reason = f"cannot be imported: it raises {type(error).__name__}: {error}"
+        refused = InvalidOptionError(option=option, value=value, reason=reason)
+        # Spark is told nothing else of where it was raised.  The first two calls are ours.
+        calls = [call for call in extract_tb(error.__traceback__)[2:] if "importlib" not in call.filename]
+        if calls:
+            refused.add_note("".join(["raised in:\n", *format_list(calls)]))
+        raise refused from error
 
 
 # Columns.
