@@ -136,6 +136,14 @@ class Carrier(Protocol):
         """
         return False
 
+    async def settled(self) -> None:
+        """Wait until the peer has acknowledged all messages, where messages are acknowledged.
+
+        Raises:
+            PermitflowError: it lacks some, and has not come again.
+        """
+        return
+
     @property
     def interruptions(self) -> Interruptions:
         """How often and for how long the stream was without a connection."""

@@ -208,6 +208,10 @@ class HostCarrier(Carrier):
         """See ``Carrier``."""
         return self._link is None and self._inner.distrust(error)
 
+    async def settled(self) -> None:
+        """See ``Carrier``."""
+        await self._inner.settled()
+
     @property
     def interruptions(self) -> Interruptions:
         """See ``Carrier``."""

@@ -166,7 +166,9 @@ class RemoteEnd(ABC, Generic[S]):
 
     @property
     def state(self) -> State:
-        """The stream's state."""
+        """The stream's state; of an end that has broken off behind all that was sent: it is not over before that."""
+        if self._is_patient and not self._over.done():
+            return State.ENDED
         return State.FAILED if self._failure is not None else self._session.state
 
     @property
@@ -238,8 +240,7 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return
         self._is_writing_over = True
-        if self._is_patient and not self._carrier.resume_seconds:  # nothing of it is written again
-            self._lose_patience_soon()
+        self._announce()
         if not self._session.is_acceptor:  # an acceptor's half closes with its status
             self._writing.ask_no_more()
         self._end_if_over()
@@ -314,7 +315,8 @@ class RemoteEnd(ABC, Generic[S]):
         Args:
             error: the reason.
             behind_all: the peer first gets all that was sent, however long that takes, also over another connection;
-                if it does not, the stream ends with what has prevented it.  A later call without this waits no longer.
+                if it does not, the stream ends with what has prevented it.  Await ``delivered``, and then call this
+                again without it: a call without it waits no longer.
         """
         is_acceptor = self._session.is_acceptor
         if is_acceptor and self.suspended_since is not None and not behind_all:
@@ -332,6 +334,16 @@ class RemoteEnd(ABC, Generic[S]):
             self._fail(error)
             self._lose_patience_soon()
         return self.is_breaking_off
+
+    async def delivered(self) -> None:
+        """Wait until all was written, and the peer of a stream that resumes has acknowledged it.
+
+        Raises:
+            PermitflowError: it has not, and has not come again.
+        """
+        while not self._is_writing_over:
+            await self._changed.wait()
+        await self._carrier.settled()
 
     def _lose_patience_soon(self) -> None:
         self._is_patient = False

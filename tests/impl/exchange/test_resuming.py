@@ -22,6 +22,8 @@ from permitflow.errors import (
     AlteredMessageError,
     ChannelAbortedError,
     ChannelClosedError,
+    ChannelInUseError,
+    ChannelResetError,
     ChannelSpentError,
     EndOfStream,
     FalsePositionError,
@@ -39,7 +41,8 @@ from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.health import Phase
 from permitflow.exchange.reception import Reception
-from permitflow.exchange.serving import METHODS
+from permitflow.exchange.serving import METHODS, carry_out
+from permitflow.stream.control import ResetChannels
 from permitflow.stream.resuming import Acknowledged, Resume, ResumeOffer
 from permitflow.wire.buffers import Received
 from permitflow.wire.checksum import with_checksum
@@ -49,7 +52,7 @@ from permitflow.wire.connection_frames import (
     parted,
 )
 from tests.support.cut_lines import ADDRESS, Line, Network
-from tests.support.peers_by_hand import encoded, get_frame
+from tests.support.peers_by_hand import ByHand, encoded, get_frame
 from tests.support.simulated_time import in_simulated_time, simulated
 from tests.support.turns import turns
 
@@ -580,6 +583,7 @@ async def test_a_cut_near_the_break_loses_no_row(cut: int) -> None:
     async with network.opened(), consumed() as receiver:
         await break_behind_rows(channel)
         assert await read_until_broken(receiver) == [[0], [1], [2]]
+    await turns()
     assert (len(exchange.admission.suspended), exchange.admission.streams) == (0, 0)
 
 
@@ -623,6 +627,47 @@ async def test_a_stop_waits_for_no_reader_of_a_broken_channel(is_away: bool) -> 
         with pytest.raises(PeerGoneError, match="being stopped"):
             await take_all(receiver, [])
         assert asyncio.get_running_loop().time() - began < 3
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["it is away", "it is slow"])
+@simulated
+async def test_a_reader_behind_a_break_uses_the_channel(is_away: bool) -> None:
+    """It is told of a reset, which it hinders unless that is forced."""
+    exchange, channel = kept_channel()
+    network = Network(exchange, is_narrow=True, answer_seconds=0 if is_away else 1000)
+    async with network.opened(), consumed() as receiver:
+        if is_away:
+            network.let_down()
+        await break_behind_rows(channel)
+        await asyncio.sleep(5)
+        assert channel.statistics().consumers == 1
+        with pytest.raises(ChannelInUseError, match="1 consumer"):
+            await carry_out(exchange, ResetChannels(("c",)))
+        await carry_out(exchange, ResetChannels(("c",), force=True))
+        network.let_up()
+        with pytest.raises(ChannelResetError):
+            await take_all(receiver, [])
+        await asyncio.sleep(2)
+        assert (channel.statistics().consumers, exchange.admission.streams) == (0, 0)
+
+
+@pytest.mark.parametrize("resume_seconds", [None, 10.0], ids=["one connection", "it resumes"])
+@simulated
+async def test_a_reader_that_ignores_a_break_is_given_up(resume_seconds: float | None) -> None:
+    """It stays connected, acknowledges nothing, and does not close its half."""
+    exchange, channel = kept_channel()
+    await break_behind_rows(channel)
+    async with (
+        Network(exchange).opened(),
+        calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier,
+    ):
+        conversation = ByHand(carrier)
+        offer = None if resume_seconds is None else ResumeOffer(b"x" * 16, resume_seconds)
+        await conversation.write([encoded(GET_STREAM, get_frame(channel="c", resume=offer))])
+        await asyncio.sleep(0.5)
+        assert exchange.admission.streams == 1
+        await asyncio.sleep(25)
+        assert exchange.admission.streams == 0
 
 
 # An exchange that stops.

@@ -937,7 +937,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
                 await self._send(get, start, columns, met)
             except ChannelAbortedError as error:
                 if self._end.break_off(error, behind_all=True):
-                    return
+                    await self._end.delivered()
                 raise
         await self._end.end(closes_channel=False)
 
