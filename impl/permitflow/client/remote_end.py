@@ -40,6 +40,8 @@ from permitflow.wire.wire_errors import copy_error, decode_error, encode_error, 
 
 # Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
+# The same, where it is to have all that was sent before, which may still lie in buffers of the network.
+_ARRIVAL_SECONDS = 30.0
 # How long an end waits for the peer to close its half when all else is done, by the time between signs.  The close of
 # a dialler's half may be lost as a message may; then the acceptor closes the stream, before the dialler gives up.
 _ACCEPTOR_SIGNS, _DIALLER_SIGNS = 2, 4
@@ -336,14 +338,20 @@ class RemoteEnd(ABC, Generic[S]):
         return self.is_breaking_off
 
     async def delivered(self) -> None:
-        """Wait until all was written, and the peer of a stream that resumes has acknowledged it.
+        """Wait until all was written, and the peer has it, as far as it shows that.
+
+        The peer of a stream that resumes acknowledges it.  Any other one closes its half, or is not waited for after
+        some time.
 
         Raises:
-            PermitflowError: it has not, and has not come again.
+            PermitflowError: it lacks some, and has not come again.
         """
         while not self._is_writing_over:
             await self._changed.wait()
-        await self._carrier.settled()
+        if self._carrier.resume_seconds:
+            await self._carrier.settled()
+        else:
+            await asyncio.wait((self._over,), timeout=_ARRIVAL_SECONDS)
 
     def _lose_patience_soon(self) -> None:
         self._is_patient = False
