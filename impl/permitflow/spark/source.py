@@ -285,7 +285,7 @@ class ExchangeReader(DataSourceReader):
 
     @told_in_words
     def partitions(self) -> list[InputPartition]:
-        """One partition per channel, or as many as the user wants; planning process, once per query.
+        """One partition per channel, or as many as the user wants; planning process, once per ``load()``.
 
         Raises:
             InvalidOptionError: an option needs channels that keep their rows, or the rows end before they begin.

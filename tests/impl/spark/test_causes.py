@@ -42,7 +42,12 @@ def test_a_wrong_option_is_told_without_the_calls_inside(
     source: type[PermitflowDataSource | GrpcDataSource],
 ) -> None:
     made = source({"stram": "orders"})
-    for plan in (made.schema, lambda: made.reader(StructType()), lambda: made.writer(StructType(), overwrite=False)):
+    for plan in (
+        made.schema,
+        lambda: made.reader(StructType()),
+        lambda: made.writer(StructType(), overwrite=False),
+        lambda: made.streamWriter(StructType(), overwrite=False),
+    ):
         with pytest.raises(InvalidOptionError) as caught:
             plan()
         assert traceback.extract_tb(caught.tb)[-1].name == "plan"

@@ -111,6 +111,17 @@ def test_a_job_without_rows_has_a_task_all_the_same(kept_rows: Options) -> None:
     assert rows_of(latest, [alone]) == [[]]
 
 
+def test_a_kept_channel_that_is_consumed_is_read_again(kept_rows: Options) -> None:
+    """It has no rows left, and is no channel that is read once."""
+    channels = channels_of(kept_rows)
+    with control(kept_rows["address"]) as orders:
+        orders.acknowledge(dict(zip(channels, (100, 20), strict=True)))
+        orders.close_channels(channels)
+        assert {told.state for told in orders.statistics(channels).channels} == {"spent"}
+    reader = batch_reader(kept_rows)
+    assert rows_of(reader, reader.partitions()) == [[]]
+
+
 def test_tasks_are_as_many_as_the_user_wants(kept_rows: Options) -> None:
     more = batch_reader({**kept_rows, "minPartitions": "4"})
     assert [len(rows) for rows in rows_of(more, more.partitions())] == [31, 32, 32, 15]

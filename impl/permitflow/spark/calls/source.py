@@ -195,7 +195,6 @@ class CallReader(DataSourceReader):
         for request in options.requests:
             method.request_of(request)
 
-    @told_in_words
     def partitions(self) -> list[InputPartition]:
         """One partition per request."""
         return [CallPartition(number, request) for number, request in enumerate(self.options.requests)]
