@@ -15,6 +15,7 @@ from permitflow.carriers.carrier import Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
 from permitflow.carriers.reaching import Destination
 from permitflow.carriers.resuming import DialledCarrier
+from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import BulkSend
 from permitflow.channels.local import LocalReceiver, LocalSender
 from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
@@ -46,6 +47,7 @@ from permitflow.stream.control import ResetChannels
 from permitflow.stream.resuming import Acknowledged, Resume, ResumeOffer
 from permitflow.wire.buffers import Received
 from permitflow.wire.checksum import with_checksum
+from permitflow.wire.codec import FULL_MESSAGE_BYTES
 from permitflow.wire.connection_frames import (
     CONNECTION_KEY,
     encode_connection_frame,
@@ -77,7 +79,7 @@ def produced(resume_seconds: float = 30.0, producer: str = "") -> AbstractAsyncC
 
 
 def consumed(resume_seconds: float = 30.0) -> AbstractAsyncContextManager[RemoteReceiver]:
-    return get(ADDRESS, "c", resume_seconds=resume_seconds)
+    return get(ADDRESS, "c", resume_seconds=resume_seconds, same_host=SameHost.NEVER)
 
 
 async def send_all() -> EndOutcome:
@@ -533,7 +535,7 @@ async def test_a_named_producer_replaces_its_suspended_stream() -> None:
 
 def kept_channel() -> tuple[Exchange, ReplayChannel]:
     exchange = Exchange()
-    return exchange, exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+    return exchange, exchange.add_channel("c", PARAMETERS, SCHEMA, retention=Retention.REPLAY)
 
 
 async def break_behind_rows(channel: ReplayChannel) -> None:
@@ -575,12 +577,13 @@ async def test_who_was_away_at_the_break_gets_the_rows_before_it() -> None:
         assert await read_until_broken(receiver) == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["noticed by both", "noticed by the client"])
 @pytest.mark.parametrize("cut", range(12))
 @simulated
-async def test_a_cut_near_the_break_loses_no_row(cut: int) -> None:
+async def test_a_cut_near_the_break_loses_no_row(cut: int, is_noticed: bool) -> None:
     exchange, channel = kept_channel()
-    network = Network(exchange, cuts={cut}, outage_seconds=5)
-    async with network.opened(), consumed() as receiver:
+    network = Network(exchange, cuts={cut}, is_noticed=is_noticed, outage_seconds=45, resume_seconds=60)
+    async with network.opened(), consumed(60) as receiver:
         await break_behind_rows(channel)
         assert await read_until_broken(receiver) == [[0], [1], [2]]
     await turns()
@@ -595,6 +598,24 @@ async def test_a_slow_connection_has_the_rows_before_the_break(resume_seconds: f
     async with network.opened(), consumed(resume_seconds) as receiver:
         await break_behind_rows(channel)
         assert await read_until_broken(receiver) == [[0], [1], [2]]
+
+
+@simulated
+async def test_an_answer_behind_the_break_is_heard() -> None:
+    """Else a reader that is slow in answering would be taken for a silent one, before the last row."""
+    large = pa.record_batch({"n": [bytes(FULL_MESSAGE_BYTES)]})
+    exchange = Exchange()
+    channel = exchange.add_channel("c", PARAMETERS, large.schema, retention=Retention.REPLAY)
+    network = Network(exchange, is_narrow=True, answer_seconds=3, write_seconds=6, sign_seconds=1)
+    async with network.opened(), consumed(0) as receiver:
+        await asyncio.sleep(5)  # it was asked, and cannot answer yet
+        for _ in range(3):
+            await channel.append(large)
+        await channel.break_("no more paper")
+        items: list[Item] = []
+        with pytest.raises(ChannelAbortedError):
+            await take_all(receiver, items)
+        assert len(items) == 3
 
 
 @simulated
