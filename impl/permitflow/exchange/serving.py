@@ -18,14 +18,14 @@ from permitflow.carriers.carrier import Carrier, Conversation, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError, SecurityError
+from permitflow.errors import ChannelCancelledError, ChannelResetError, InvalidParametersError, PeerGoneError, SecurityError
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.admission import Slot
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
-from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, require_log
+from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.names import require_once_each
@@ -67,6 +67,7 @@ T = TypeVar("T")
 _MOST_AHEAD = 8
 # A shorter request is decoded without waiting for a turn.
 _SHORT_REQUEST_BYTES = 4 << 10
+_OTHER_LOG = "it was removed and added, or its rows were lost with their exchange, since the job was planned"
 
 
 async def _serve_put(
@@ -117,7 +118,6 @@ class _Producer:
         with self._access.hiding():
             self._stream = self._stream_of(put)
         if put.failed_job and put.staging is None:
-            require_log(put, self._exchange.served(put.channel).log_id)
             self._exchange.hear_failed(put.failed_job, put.channel, put.job_since_row)
         await self._stream.serve(put, schema)
 
@@ -128,6 +128,8 @@ class _Producer:
         if not put.failed_job:
             exchange.require_known(filter(self._access.sees, put.job_channels[:MOST_CHANNELS]))
         channel = exchange.served(name) if put.staging is None else exchange.replay_channel(name)
+        if put.staging is None:
+            _require_log(put, channel.log_id)
         agree(channel.parameters, put)
         self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)
         if put.staging is not None and isinstance(channel, ReplayChannel):
@@ -162,6 +164,17 @@ class _Producer:
         self.end.close()
         if self._memory is not None:
             self._memory.leave()
+
+
+def _require_log(put: Put, log_id: str) -> None:
+    """Require that a job was planned with the log that its channel has, before anything of it changes the channel.
+
+    Raises:
+        ChannelResetError: it was not.
+    """
+    is_of_job = put.attempt is not None or put.total is not None or put.failed_job
+    if is_of_job and put.job_log_id not in ("", log_id):
+        raise ChannelResetError(channel=put.channel, reason=_OTHER_LOG)
 
 
 async def _serve_get(

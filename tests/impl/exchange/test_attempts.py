@@ -261,14 +261,15 @@ async def test_a_late_abort_after_a_restart_spares_other_jobs(tmp_path: Path, si
 
 
 async def test_a_job_that_was_planned_with_another_log_is_over() -> None:
-    """The job was planned with the log of the removed one."""
+    """The job was planned with the log of the removed one, and does not even state its schema in the new one."""
+    wider = SCHEMA.append(pa.field("removed", pa.int64()))
     async with world(Retention.REPLAY) as job:
-        await job.send(1, job="another")
         for stated in ({"attempt": TaskAttempt("job", 0, 1)}, {"total": JobTotal("job", 0)}, {"failed_job": "job"}):
             options: Any = {**stated, "job_since_row": 0, "job_log_id": "removed"}
             with pytest.raises(ChannelResetError, match="removed and added"):
-                await put(job.address, CHANNEL, SCHEMA, **options).__aenter__()
-        assert job.exchange.statistics()[0].state == "open"
+                await put(job.address, CHANNEL, wider, **options).__aenter__()
+        await job.send(1, job="another")
+        assert (await describe(job.address, CHANNEL)).schema == SCHEMA
 
 
 @BOTH

@@ -12,7 +12,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import ChannelAbortedError, ChannelResetError, JobTotalError, PermitflowError, TaskRetryError
+from permitflow.errors import ChannelAbortedError, JobTotalError, PermitflowError, TaskRetryError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.flows.byte_window import ByteWindow
@@ -27,7 +27,6 @@ from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
 # Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
 _OVER = (State.CLOSED, State.FAILED)
-_OTHER_LOG = "it was removed and added, or its rows were lost with their exchange, since the job was planned"
 
 
 class Direction(StrEnum):
@@ -146,7 +145,6 @@ def _compressed(ends: Iterable[ChannelStatistics]) -> dict[str, int]:
 
 class _Channel(Protocol):
     name: str
-    log_id: str
     parameters: Parameters
     window: ByteWindow
     streams: Streams
@@ -157,16 +155,6 @@ class _Channel(Protocol):
 
 C = TypeVar("C", bound=_Channel)
 E = TypeVar("E", RemoteReceiver, RemoteSender)
-
-
-def require_log(put: Put, log_id: str) -> None:
-    """Require that a job was planned with the log that its channel has.
-
-    Raises:
-        ChannelResetError: it was not.
-    """
-    if put.job_log_id not in ("", log_id):
-        raise ChannelResetError(channel=put.channel, reason=_OTHER_LOG)
 
 
 class _Stream(ABC, Generic[C, E]):
@@ -255,14 +243,12 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
         """Begin the attempt that the producer states, or hear what its job says; no wait unless it is refused.
 
         Raises:
-            ChannelResetError: the channel was reset, or removed and added, since the job began; it stays as it is.
+            ChannelResetError: the channel was reset since the job began; it stays as it is.
             TaskRetryError: another attempt at the same task may have sent rows; if an earlier one has, the channel
                 breaks.
             JobTotalError: other rows of the job have come than count; the channel breaks.
         """
         books, channel = self._channel.attempts, self._channel.name
-        if put.attempt is not None or put.total is not None:
-            require_log(put, self._channel.log_id)
         try:
             if put.attempt is not None:
                 stop = partial(self._stop, put.attempt)
