@@ -439,6 +439,17 @@ def test_a_retry_is_refused_by_an_exchange_that_was_started_again(
             later.writer.commit([later.run(Attempt(0, number=1, attempt=10))])
 
 
+def test_a_job_ends_at_an_exchange_that_has_lost_its_log(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no store, and is started again behind the planning."""
+    with served_exchange(address=address, more=KEEPING) as before:
+        tasks = Tasks(options_of(before), monkeypatch, is_planned=True)
+    with (
+        served_exchange(address=address, more=KEEPING),
+        pytest.raises(ChannelResetError, match="its rows were lost with their exchange"),
+    ):
+        tasks.run(Attempt(0, number=0, attempt=8))
+
+
 def test_a_stage_that_is_run_again_breaks_its_channels(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark numbers the attempts from 0 again."""
     tasks = Tasks(options, monkeypatch)
