@@ -18,7 +18,13 @@ from permitflow.carriers.carrier import Carrier, Conversation, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import ChannelCancelledError, ChannelResetError, InvalidParametersError, PeerGoneError, SecurityError
+from permitflow.errors import (
+    ChannelCancelledError,
+    ChannelResetError,
+    InvalidParametersError,
+    PeerGoneError,
+    SecurityError,
+)
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.admission import Slot
