@@ -21,7 +21,7 @@ from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, 
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import assume, integer, merged, truth
+from permitflow_proofs.kernel.symbols import assume, integer, merged, suppose, truth
 from tests.support.shared_pool import (
     SYSTEM,
     Channel,
@@ -332,6 +332,26 @@ def test_a_member_in_focus_is_chosen_for_one_use(use: Callable[[SymbolicFamily[F
         assert proved(partial(claim, 2))
 
 
+def some_wait_not(flags: SymbolicFamily[Flags]) -> bool:
+    return not holds_in_focus(waits, flags)
+
+
+def some_wait_not_by_name(flags: SymbolicFamily[Flags]) -> bool:
+    return not each_in_focus(lambda name: flags.get(name).waits, flags)
+
+
+@pytest.mark.parametrize("is_supposed", [some_wait_not, some_wait_not_by_name])
+def test_who_is_not_as_supposed_need_not_be_in_focus(is_supposed: Callable[[SymbolicFamily[Flags]], bool]) -> None:
+    def claim(most: int) -> bool:
+        flags = any_flags()
+        assume(flags.size() <= most)
+        suppose(partial(is_supposed, flags))
+        return not in_focus(flags)[0].waits
+
+    assert refuted(partial(claim, 2))
+    assert proved(partial(claim, 1))
+
+
 def test_a_question_within_a_merge_is_a_use_on_each_path() -> None:
     def claim() -> bool:
         flags = any_flags()
@@ -527,6 +547,14 @@ def test_a_step_that_lists_the_members_is_refused() -> None:
     wrong = subject(replace(SYSTEM, actions=actions))
     with pytest.raises(TypeError, match="nobody lists the members"):
         decide(lambda: wrong.any_step("Align")[1].pool >= 0)
+
+
+def test_a_clause_after_a_step_looks_up_no_member() -> None:
+    """Of the one that acts it may hold after each step, and still not of another one."""
+    claims = subject().induction(lambda state, _: state.channels.get(0).borrowed >= 0, lambda state, _: state, "")
+    (kept,) = (each for each in claims if each.name == "kept by Borrow")
+    with pytest.raises(TypeError, match="a clause looks up the member 0 after a step"):
+        decide(kept.claim)
 
 
 def _after(clause: Clause[State, Parameters], _before: State, after: State, parameters: Parameters) -> bool:

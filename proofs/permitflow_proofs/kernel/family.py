@@ -14,7 +14,8 @@ A proof with it holds for any member as the one in focus, and for any number of 
 - the model reaches members by this interface only, and neither compares nor stores their names: the name of the member
   that acts, ``ACTING``, refuses that;
 - a step is made by this one member, or changes all of them alike;
-- claims about all members, or some, use ``every`` and ``sum_of``; and the name of one in focus stands for any.
+- claims about all members, or some, use ``every`` and ``sum_of``; and the name of one in focus stands for any, but
+  after a step of one, where it is the one that acted: there a clause of an invariant looks up none.
 
 So a claim may choose who is in focus, for one use of each member there: one acts, or is looked up by its name;
 ``choose`` has one that waits in focus, if any does; and what ``holds_in_focus`` fails for the one there if it fails for
@@ -376,6 +377,14 @@ class SymbolicFamily(Opaque, Generic[M]):
             self._take_focus(self._question(holds, context)[0])
         return self._asked_names()
 
+    def may_hold_for_others(self) -> bool:
+        """What is assumed of all is asked of those in focus: whether it holds for the others, too, is not known."""
+        if not current_explorer().is_supposing:
+            return True
+        holds = truth(f"{self._others.name}.hold")
+        limit(has_all(self._others.size, holds))
+        return holds
+
     def _asked_names(self) -> Iterable[int]:
         return map(_Asked, range(len(self._focus)))
 
@@ -410,6 +419,11 @@ class SymbolicFamily(Opaque, Generic[M]):
         if place not in range(len(self._focus)):
             raise TypeError(f"only {len(self._focus)} members are in focus, not {place}; with_some brings one more")
         if not isinstance(name, _Asked):
+            if current_explorer().is_judging and self.size() > 1:
+                raise TypeError(
+                    f"a clause looks up the member {place} after a step, by which it may be the one that acted; "
+                    "ask every, or holds_in_focus"
+                )
             self._take_focus(("named", place), of_first=place == 0)
         return place
 
@@ -417,13 +431,19 @@ class SymbolicFamily(Opaque, Generic[M]):
 def holds_in_focus(holds: Callable[..., bool], family: Family[Any], *context: object) -> bool:
     """Does it hold for each member in focus: ``holds(member, *context)``?  Does not fork."""
     names = family.ask_in_focus(holds, *context) if isinstance(family, SymbolicFamily) else family.names()
-    return all_of([merged(partial(holds, family.get(name), *context)) for name in names])
+    found = [merged(partial(holds, family.get(name), *context)) for name in names]
+    return all_of([*found, family.may_hold_for_others()] if isinstance(family, SymbolicFamily) else found)
 
 
 def each_in_focus(holds: Callable[[int], bool], family: Family[Any]) -> bool:
-    """Does it hold for the name of each member in focus?"""
+    """Does it hold for the name of each member in focus?
+
+    It may compare the first one there with each other one, by what these two have alone: where a step changes more than
+    its own member, it says nothing of pairs without that one.
+    """
     if isinstance(family, SymbolicFamily):
-        return all(map(holds, family.ask_in_focus(holds)))
+        with current_explorer().judging(is_judging=False):
+            return all(map(holds, family.ask_in_focus(holds))) and family.may_hold_for_others()
     # The first one apart, also where all are equal: it may be compared with each other one.
     return all(map(holds, family.put(0, family.get(0)).names()))
 

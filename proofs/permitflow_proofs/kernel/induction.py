@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
-from permitflow_model.kernel.system import System
+from permitflow_model.kernel.system import Action, System
 from permitflow_proofs.kernel.family import ACTING
 from permitflow_proofs.kernel.given import given_in
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
@@ -100,9 +100,11 @@ class Subject(Generic[S, P]):
                     step.twin,
                     step.twin_change,
                 )
+                for action in self.system.actions
+                if action.name not in never
                 for step in self.step_obligations(
-                    [action.name for action in self.system.actions if action.name not in never],
-                    lambda _before, after, parameters: clause(after, parameters),
+                    [action.name],
+                    partial(_judged, clause, action),
                     lambda _before, after, parameters: broken(fault(after, parameters), parameters),
                     fault_in_words,
                 )
@@ -200,6 +202,12 @@ class Subject(Generic[S, P]):
 
     def _related(self, action: str, relation: Relation[S, P]) -> bool:
         return relation(*self.any_step(action))
+
+
+def _judged(clause: Clause[S, P], action: Action[S, P], _before: S, after: S, parameters: P) -> bool:
+    """The clause after a step."""
+    with current_explorer().judging(is_judging=action.members is not None):
+        return clause(after, parameters)
 
 
 @cache

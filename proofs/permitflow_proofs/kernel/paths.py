@@ -185,6 +185,8 @@ class Explorer:
         """Is a step taken?"""
         self.is_one_acting = False
         """Does one member take it?"""
+        self.is_judging = False
+        """Is a clause, which is about each member, asked after a step of one?"""
         self._parameters: list[object] = []
         self._accepted: list[Condition] = []
         self._is_accepting = False
@@ -369,6 +371,15 @@ class Explorer:
             yield
         finally:
             self.is_acting = self.is_one_acting = False
+
+    @contextmanager
+    def judging(self, *, is_judging: bool) -> Iterator[None]:
+        """A clause is asked, after a step of one member: it looks up none, because that would be the one that acted."""
+        before, self.is_judging = self.is_judging, is_judging
+        try:
+            yield
+        finally:
+            self.is_judging = before
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
