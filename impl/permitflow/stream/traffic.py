@@ -8,11 +8,14 @@ from operator import itemgetter
 
 from permitflow.names import told
 
+SILENT = "silent"
+"""The state of a channel whose process does not answer; its counts are not known, and told as 0."""
+
 _MOST_PARTS = 20
 """Consumers or gauges of a channel that are told in words."""
 
 FIGURES: Mapping[str, str] = {
-    "state": "The channel's state: waiting, open, ended, spent or broken.",
+    "state": "The channel's state: waiting, open, ended, spent or broken; silent: its process does not answer.",
     "producers": "Streams that are putting now.",
     "consumers": "Streams that are getting now.",
     "window_rows": "The most rows that may be in the channel at once; none if its flow has no such bound.",
@@ -178,7 +181,7 @@ def each_rates_between(before: Statistics | None, now: Statistics) -> Iterator[R
 
 def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) -> Rates:
     # An exchange that was started again counts from 0, and so does its clock.
-    if before is None or seconds <= 0 or now.rows_in < before.rows_in:
+    if before is None or seconds <= 0 or now.rows_in < before.rows_in or before.state == SILENT:
         before, seconds = now, 0.0
     per_second = 1 / seconds if seconds > 0 else 0.0
     waited = now.waiting_seconds - before.waiting_seconds

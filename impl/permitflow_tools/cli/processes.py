@@ -58,7 +58,7 @@ from permitflow.stream.control import (
     Right,
 )
 from permitflow.stream.divided_control import about, merged
-from permitflow.stream.traffic import ChannelTraffic, Statistics
+from permitflow.stream.traffic import SILENT, ChannelTraffic, Statistics
 from permitflow_tools.cli.logs import LogLevel
 from permitflow_tools.cli.one_process import Begun, Line, Order, OrderOutcome, ProcessShare
 from permitflow_tools.cli.serve_reports import in_words
@@ -238,12 +238,12 @@ class _Process:
             await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
         self._kill_hanging()
 
-    def as_lost(self, name: str, default: Parameters) -> ListedChannel[Any]:
-        """How a channel of it is told of until it is started again."""
+    def as_unseen(self, name: str, default: Parameters) -> ListedChannel[Any]:
+        """How a channel of it is told of until it is started again, or while it does not answer."""
         traffic = ChannelTraffic(
             channel=name,
-            state=ChannelState.BROKEN,
-            reason=f"{self.who} has ended, and is not started again yet",
+            state=ChannelState.BROKEN if self.is_lost else SILENT,
+            reason=f"{self.who} {'has ended, and is not started again yet' if self.is_lost else 'does not answer'}",
             window_rows=None,
             producers=0,
             consumers=0,
@@ -434,8 +434,7 @@ class Processes:
 
     async def aclose(self) -> None:
         """End all processes."""
-        for task in self._orders:
-            task.cancel()
+        await cancel_all(*self._orders)
         await self._end_starting()
         await cancel_all(*self._telling)
         async with asyncio.TaskGroup() as group:
@@ -461,7 +460,7 @@ class Processes:
     async def opened(self, address: str) -> None:
         """The door can be dialled; tell the others where."""
         self._port.set_result(port := parsed(address).port)
-        await self._each("know", port)
+        await self._gathered(process.ask("know", port) for process in self._processes)
 
     @property
     def names(self) -> Sequence[str]:
@@ -506,13 +505,22 @@ class Processes:
             PeerGoneError: the process of one of the channels has ended.  If it has ended just now, or a channel is used
                 just now, the other processes may have carried the order out.
         """
-        if isinstance(request, AskStatistics | AskChannels):
-            return await self._ask_about(request, access)
+        try:
+            if isinstance(request, AskStatistics | AskChannels):
+                return await self._ask_about(request, access)
+            return await self._carry_out_whole(request)
+        except MovedError:  # a process had the channel when it was asked; another order has removed it since
+            if not request.named:
+                return await self.carry_out(request, access)
+            gone = next((name for name in request.named if name not in self._owners), request.named[0])
+            raise UnknownChannelError(channel=gone, known=tuple(self._owners)) from None
+
+    async def _carry_out_whole(self, request: ControlRequest) -> ControlReply[Any]:
         # It goes on even if its client leaves, or hears that it takes too long: the door must know what has become of
         # the channels.
         order = asyncio.create_task(self._order(request))
         self._orders.add(order)
-        order.add_done_callback(self._orders.discard)
+        order.add_done_callback(self._forget_order)
         try:
             async with patience(_LONGEST_ORDER_SECONDS):
                 return await asyncio.shield(order)
@@ -522,30 +530,41 @@ class Processes:
             who = next((each.who for each in self._processes if each.hangs), "the exchange")
             raise PeerTimeoutError(who=who, reason=f"no answer within {_LONGEST_ORDER_SECONDS:g} s") from None
 
+    def _forget_order(self, order: asyncio.Task[Any]) -> None:
+        self._orders.discard(order)
+        if not order.cancelled():
+            order.exception()  # taken, else the loop logs that of an order whose client has given up
+
     async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
         require_once_each(names := request.channels)
-        if not names:
+        is_about_all = not names
+        if is_about_all:
             sees = access.sees if isinstance(request, AskStatistics) else partial(access.allows, Right.ADMINISTER)
             names = request.portion_of(self.names if access.is_open else [name for name in self.names if sees(name)])
         request = replace(request, channels=names)
         asked: dict[_Process, list[str]] = {}
-        lost: list[ListedChannel[Any]] = []
         for name in names:
-            if (process := self._owners.get(name)) is not None and process.is_lost:
-                lost.append(process.as_lost(name, self._default))
-            else:
-                asked.setdefault(self._owner(name), []).append(name)
-        replies: list[ControlReply[Any]] = await asyncio.gather(
-            *(
-                process.ask("carry_out", about(request, some), seconds=process.answer_seconds)
-                for process, some in asked.items()
-            )
-        )
-        if isinstance(request, AskStatistics):
-            replies.append(Statistics(monotonic(), tuple(each.traffic for each in lost)))
-        else:
-            replies.append(Channels(tuple(lost)))
-        return merged(replies, names, monotonic())
+            if (process := self._owners.get(name)) is None:
+                raise self.missing(name)
+            asked.setdefault(process, []).append(name)
+
+        async def answer(process: _Process, some: Sequence[str]) -> ControlReply[Any]:
+            if not (process.is_lost or (is_about_all and process.hangs)):
+                part, seconds = about(request, some), process.answer_seconds
+                try:
+                    return await process.ask("carry_out", part, seconds=seconds)  # type: ignore[no-any-return]
+                except PeerGoneError:
+                    if not is_about_all:
+                        raise
+            return reply(process.as_unseen(name, self._default) for name in some)
+
+        def reply(unseen: Iterable[ListedChannel[Any]]) -> ControlReply[Any]:
+            if isinstance(request, AskChannels):
+                return Channels(tuple(unseen))
+            return Statistics(monotonic(), tuple(each.traffic for each in unseen))
+
+        replies = await asyncio.gather(*map(answer, asked, asked.values()))
+        return merged([*replies, reply(())], names, monotonic())
 
     async def _order(self, request: ControlRequest) -> ControlReply[Any]:
         if isinstance(request, AddStream):
@@ -610,12 +629,14 @@ class Processes:
 
     async def figures(self) -> ExchangeFigures:
         """The figures of the door, and of all processes that answer soon."""
-        answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
+        answers = await self._gathered(
+            process.ask("figures", seconds=_LONGEST_LOOK_SECONDS) for process in self._processes if not process.hangs
+        )
         channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
         found = {each.channel: each for each in channels}
         for name, process in self._owners.items():
             if process.is_lost:
-                found[name] = process.as_lost(name, self._default).traffic
+                found[name] = process.as_unseen(name, self._default).traffic
         # Of memory the door has its share beside those of the processes.
         own = {"memory_limit_bytes": self.most_memory, "lost_processes": self._losses}
         return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **own})
@@ -650,9 +671,6 @@ class Processes:
             left.lost.update(rest.lost)
         told = {each.channel: each for statistics, _ in found for each in statistics.channels}
         return Statistics(at_seconds, tuple(told[name] for name in self._owners if name in told)), left
-
-    async def _each(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> list[Any]:
-        return await self._gathered(process.ask(name, argument, seconds=seconds) for process in self._processes)
 
     async def _gathered(self, asked: Iterable[Any]) -> list[Any]:
         """The answers of those that give one; the others are lost, or hang."""

@@ -124,8 +124,10 @@ async def test_a_process_that_hangs_is_named_and_killed_at_the_end() -> None:
     with two_processes() as (process, _, door):
         os.kill(children_of(process)[0], signal.SIGSTOP)
         async with control(door) as orders:
+            told = {each.channel: each.state for each in (await orders.statistics()).channels}
+            assert (told["orders/0"], told["orders/1"]) == ("silent", "waiting")
             with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
-                await orders.statistics()
+                await orders.statistics(["orders/0"])
         assert await move(door, "orders/1", 2) == 200
         await ready(door, is_ready=False)
         assert await explained(door, "orders/0", None, "") == (

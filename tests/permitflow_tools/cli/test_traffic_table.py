@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 from rich.console import Console
 
-from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates, lag_in_words
+from permitflow.stream.traffic import SILENT, ChannelTraffic, KeptRows, Rates, Statistics, lag_in_words, rates_between
 from permitflow_tools.cli.traffic_table import gauges_in_words, traffic_table
 
 NAMES = ("orders/0", "a-channel-with-a-long-name/17")
@@ -54,6 +54,13 @@ def test_a_narrow_table_keeps_the_names_of_channels(width: int) -> None:
     assert tuple(row.split()[0] for row in rows[:2]) == NAMES
     assert heading.split()[-2:] == ["blocked", "in/out"]
     assert all("40%/10%" in row for row in rows[:2])
+
+
+def test_a_channel_that_was_silent_has_no_rates_yet() -> None:
+    now = flow_of("orders/0").traffic
+    silent = replace(now, state=SILENT, rows_in=0, rows_out=0, waiting_seconds=0.0)
+    (flow,) = rates_between(Statistics(1.0, (silent,)), Statistics(2.0, (now,)))
+    assert (flow.rows_in_per_second, flow.rows_out_per_second, flow.blocked_share) == (0.0, 0.0, 0.0)
 
 
 def test_what_a_narrow_table_leaves_out_is_said() -> None:
