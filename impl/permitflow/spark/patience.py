@@ -9,7 +9,8 @@ from permitflow.pauses import pauses
 AWAY = (PeerGoneError, StoreTakenOverError)
 """Errors of an exchange that has gone, or whose store another one has, which the next attempt finds."""
 
-_LEAST_SECONDS = 0.05
+_LAST_SECONDS, _LAST_SHARE = 1.0, 0.1
+"""For the attempt at the deadline: in less, a peer on another host may not even have refused the connection."""
 
 
 def is_away(error: PermitflowError) -> bool:
@@ -49,8 +50,9 @@ class Patience:
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds until the deadline; always above 0, so that it is valid as a time-out."""
-        return max(_LEAST_SECONDS, self._timeout_seconds - (self._clock() - self._began))
+        """Seconds until the deadline; for an attempt at it a second, or a tenth of the time-out if that is less."""
+        left_seconds = self._timeout_seconds - (self._clock() - self._began)
+        return max(left_seconds, min(_LAST_SECONDS, _LAST_SHARE * self._timeout_seconds))
 
     def wait(self, error: PermitflowError) -> None:
         """Pause after a failed attempt.

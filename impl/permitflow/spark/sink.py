@@ -564,7 +564,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         patience = Patience(timeout_seconds, exchange.channels)
         left = exchange.channels
         try:
-            while failures := self._not_told(left, lambda: max(timeout_seconds / 10, patience.remaining_seconds)):
+            while failures := self._not_told(left, patience):
                 left = tuple(failures)
                 error = next(filter(is_away, failures.values()), failures[left[0]])
                 if not self._is_kept:
@@ -574,14 +574,14 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             what = "readers may wait for a job that has failed, until their time-out, or take its rows for all of them"
             _log.warning("%s: %s", what, error)
 
-    def _not_told(self, channels: Sequence[str], seconds_left: Callable[[], float]) -> dict[str, PermitflowError]:
+    def _not_told(self, channels: Sequence[str], patience: Patience) -> dict[str, PermitflowError]:
         """Say in channels that the job has failed; return those in which that failed, and why.
 
-        ``seconds_left`` is asked for each channel: a silent exchange may have taken the time of those before it.
+        Each has what time is left: a silent exchange may have taken that of those before it.
         """
 
         def tell(channel: str) -> PermitflowError | None:
-            seconds = round(seconds_left(), 2)
+            seconds = round(patience.remaining_seconds, 2)
             try:
                 with self.open_for_a_word(channel, timeout_seconds=seconds, failed_job=self._job) as sink:
                     sink.abort("the Spark job that was writing into it has failed")

@@ -54,6 +54,15 @@ def test_the_last_error_says_with_which_one_it_began() -> None:
     assert caught.value.__notes__[1] == f"it began with ResumeTimeoutError: {lost}"
 
 
+@pytest.mark.parametrize(("seconds", "last_seconds"), [(120, 1), (5, 0.5)])
+def test_the_last_attempt_has_time_for_a_reply(seconds: int, last_seconds: float) -> None:
+    clock = Clock()
+    trying = patience(clock, seconds)
+    with pytest.raises(PeerGoneError):
+        wait_for_ever(trying)
+    assert trying.remaining_seconds == last_seconds
+
+
 def test_progress_begins_the_time_anew() -> None:
     clock = Clock()
     trying = patience(clock, 1)
