@@ -68,11 +68,11 @@ class Look(NamedTuple):
 class _Connection(NamedTuple):
     name: Name
     host: str
-    """The address that was dialled."""
+    """The address that was dialled; of IPv4 over a socket of IPv6, as in ``::ffff:127.0.0.1``."""
 
     def is_of(self, hosts: Collection[str]) -> bool:
-        """Is it of a server that listens at these addresses?"""
-        return not {self.host, "0.0.0.0", "::"}.isdisjoint(hosts)
+        """Is it of a server that listens at these addresses?  One at all of IPv4 has none of IPv6, and vice versa."""
+        return self.host in hosts or ("::" if ":" in self.host else "0.0.0.0") in hosts
 
 
 class Entry(NamedTuple):
@@ -110,8 +110,8 @@ class GrpcConnections:
     def look(self) -> Look:
         """Look who is there; some microseconds for each descriptor.
 
-        A host may dial two addresses from one port: gRPC does not tell of which connection a call is.  So the older one
-        is hung up on.
+        A host may dial two addresses from one port: gRPC does not tell of which connection a call is.  So the newer one
+        is hung up on: nobody can end a connection of another program on its host so.
         """
         try:
             entries = [*_sockets()]
@@ -129,10 +129,14 @@ class GrpcConnections:
                 else:
                     self._entries[entry] = self._see(entry, opened)
         hosts = frozenset(self._listening.values())
-        own = [(each.name, entry) for entry, each in self._entries.items() if each is not None and each.is_of(hosts)]
-        names = dict(own)
-        for name, entry in own:
-            if names[name] != entry:
+        names, dialled = dict[Name, Entry](), dict[Name, str]()
+        for entry, each in self._entries.items():
+            if each is None or not each.is_of(hosts):
+                continue
+            # Of one address there are no two: the older one is over.
+            if dialled.setdefault(each.name, each.host) == each.host:
+                names[each.name] = entry
+            else:
                 _shut(entry)
         come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
         gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
@@ -176,10 +180,10 @@ class GrpcConnections:
                 return None
             if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 if not self._own or entry in self._own:
-                    self._listening[entry] = _plain(host)
+                    self._listening[entry] = host
                 return None
             peer_host, peer_port = found.getpeername()[:2]
-            return _Connection(Name(_plain(peer_host), peer_port), _plain(host))
+            return _Connection(Name(_plain(peer_host), peer_port), host)
         return None
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from permitflow.carriers.grpc_connections import GrpcConnections, Look, Name
+from permitflow.carriers.grpc_connections import GrpcConnections, Look, Name, sockets
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system lists no descriptors")
 
@@ -110,26 +110,62 @@ def test_a_newer_connection_of_the_same_name_is_another(server: socket.socket) -
         assert connections.look() == Look([Name(*place)], [Name(*place)])
 
 
+def test_a_connection_that_is_over_gives_way_to_its_successor(server: socket.socket) -> None:
+    connections, alone = GrpcConnections(server.getsockname()[1]), ("127.0.0.3", 0)
+    with socket.create_connection(server.getsockname(), source_address=alone) as client, server.accept()[0]:
+        place = client.getsockname()
+        connections.look()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its port is free at once
+        client.close()
+        with (
+            socket.create_connection(server.getsockname(), source_address=place) as newer,
+            server.accept()[0] as accepted,
+        ):
+            assert connections.look() == Look([Name(*place)], [Name(*place)])
+            accepted.sendall(b"x")
+            assert newer.recv(1) == b"x"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
+@pytest.mark.parametrize("is_ipv6", [False, True])
+def test_all_addresses_of_one_version_of_ip_are_none_of_the_other(is_ipv6: bool) -> None:
+    def listening(port: int, *, is_ipv6: bool) -> socket.socket:
+        place, family = ("::", socket.AF_INET6) if is_ipv6 else ("0.0.0.0", socket.AF_INET)
+        return socket.create_server((place, port), family=family)
+
+    with listening(0, is_ipv6=is_ipv6) as server:
+        port = server.getsockname()[1]
+        connections, loopbacks = GrpcConnections(port, sockets()), ("127.0.0.1", "::1")
+        with (
+            listening(port, is_ipv6=not is_ipv6) as foreign,
+            socket.create_connection((loopbacks[is_ipv6], port)) as client,
+            socket.create_connection((loopbacks[not is_ipv6], port)),
+            server.accept()[0],
+            foreign.accept()[0],
+        ):
+            assert connections.look() == Look([Name(*client.getsockname()[:2])], [])
+
+
 @pytest.mark.parametrize("is_seen", [True, False])
-def test_of_two_connections_of_one_name_one_stays(is_seen: bool) -> None:
+def test_of_two_connections_of_one_name_the_older_stays(is_seen: bool) -> None:
     with socket.create_server(("0.0.0.0", 0)) as server, socket.socket() as older, socket.socket() as newer:
         port = server.getsockname()[1]
         connections = GrpcConnections(port)
         for client, place in ((older, ("127.0.0.66", 0)), (newer, None)):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             client.bind(place or older.getsockname())
-        older.settimeout(5.0)
+        newer.settimeout(5.0)
         older.connect(("127.0.0.1", port))
-        with server.accept()[0]:
+        with server.accept()[0] as accepted:
             if is_seen:
                 connections.look()
             newer.connect(("127.0.0.2", port))
-            with server.accept()[0] as accepted:
+            with server.accept()[0]:
                 name = Name(*newer.getsockname())
-                assert connections.look() == Look([name], [name] if is_seen else [])
-                assert older.recv(1) == b""
+                assert connections.look() == Look([] if is_seen else [name], [])
+                assert newer.recv(1) == b""
                 accepted.sendall(b"x")
-                assert newer.recv(1) == b"x"
+                assert older.recv(1) == b"x"
 
 
 @pytest.mark.parametrize("call", ["look", "hang_up"])
