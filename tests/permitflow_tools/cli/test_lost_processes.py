@@ -15,8 +15,13 @@ import pyarrow as pa
 import pytest
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.client import put
-from permitflow.errors import ChannelInUseError, PeerGoneError, PeerTimeoutError, UnknownChannelError
+from permitflow.client import describe, put
+from permitflow.errors import (
+    ChannelInUseError,
+    PeerGoneError,
+    PeerTimeoutError,
+    UnknownChannelError,
+)
 from permitflow.exchange.access import ANYBODY, AccessControl
 from permitflow.exchange.limits import Limits
 from permitflow.stream.control import (
@@ -151,6 +156,7 @@ async def test_channels_of_a_lost_process_are_broken_until_reset() -> None:
         exchange.children[0].kill()
         await exchange.hears("1 killed by SIGKILL: 1/0, c/1", "1 again")
         assert port_of(exchange, "1/0") == port_of(exchange, "c/1") == port
+        assert not exchange.whole.has_failed
         assert await exchange.states() == {"1/0": "broken", "2/0": "waiting", "c/1": "broken"}
         await carry_out(ResetChannels(("1/0", "c/1")), ANYBODY)
         assert await exchange.states() == {"1/0": "waiting", "2/0": "waiting", "c/1": "waiting"}
@@ -288,6 +294,39 @@ async def test_an_order_that_fails_late_is_not_logged(caplog: pytest.LogCaptureF
 
 
 @simulated
+async def test_no_name_is_added_while_a_hanging_process_may_add_it() -> None:
+    async with running() as exchange:
+        exchange.program = hanging
+        await exchange.lose(0)
+        first = asyncio.create_task(exchange.whole.carry_out(AddStream("c", 1), ANYBODY))  # in that one
+        await asyncio.sleep(10.0)
+        for order in (exchange.whole.carry_out(AddStream("c", 1), ANYBODY), first):
+            with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
+                await order
+        assert "c/0" not in await exchange.states()
+
+
+@simulated
+async def test_a_process_that_is_lost_while_draining_stays_away() -> None:
+    async with running() as exchange:
+        draining = asyncio.create_task(exchange.whole.drain(60.0))
+        exchange.children[0].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0")
+        await draining
+        await asyncio.sleep(60.0)
+        assert len(exchange.children) == 2
+        assert exchange.whole.has_failed
+
+
+@simulated
+async def test_a_process_that_was_started_again_knows_the_door() -> None:
+    async with running() as exchange:
+        await exchange.lose(0)
+        with pytest.raises(PeerGoneError, match=r"127\.0\.0\.1:1\b"):
+            await describe(f"tcp://127.0.0.1:{port_of(exchange, '1/0')}", "2/0")
+
+
+@simulated
 async def test_an_exchange_whose_process_is_lost_too_often_ends() -> None:
     async with running() as exchange:
         for child in (0, 2, 3, 4, 5):
@@ -356,6 +395,7 @@ async def test_a_process_that_hangs_for_long_is_started_again() -> None:
             await exchange.whole.carry_out(AskStatistics(("1/0",)), ANYBODY)
         assert not exchange.whole.exchange.readiness.is_ready
         await exchange.hears("1 it did not answer, and was killed: 1/0", "1 again")
+        assert asyncio.get_running_loop().time() > 90.0  # no client waits for its stream any more
         assert await exchange.states() == {"1/0": "broken"}
 
 
