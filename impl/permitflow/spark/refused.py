@@ -22,7 +22,7 @@ class RefusedStreamReader(DataSourceStreamReader):
         self._error = error
 
     def _refuse(self) -> NoReturn:
-        raise self._error
+        raise self._error.with_traceback(None) from None  # in words, as what planning refuses
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
         """Refuse."""

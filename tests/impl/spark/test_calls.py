@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import pyarrow as pa
@@ -222,8 +223,9 @@ def test_a_wrong_option_of_a_stream_is_told_at_load(service: Service) -> None:
 def test_a_refused_stream_says_why_when_it_is_asked(source: type[DataSource]) -> None:
     reader = source({"address": "nowhere"}).streamReader(NUMBERS)
     for ask in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
-        with pytest.raises(InvalidOptionError, match="option 'address' must be host:port"):
+        with pytest.raises(InvalidOptionError, match="option 'address' must be host:port") as caught:
             ask()
+        assert extract_tb(caught.tb)[-1].name == "_refuse", "not the calls that have found it out"
 
 
 def test_trigger_once_is_refused_where_it_would_take_a_part(service: Service) -> None:

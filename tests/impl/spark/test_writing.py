@@ -61,7 +61,6 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.schema import arrow_schema
 from permitflow.spark.sink import ExchangeWriter
-from permitflow.stream.control import Retention
 from permitflow.tracing import read_trace
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
@@ -393,18 +392,6 @@ def test_a_task_whose_only_batch_is_short_shares_no_memory(
     Tasks({**options, "traceDir": str(tmp_path)}, monkeypatch).run(Attempt(0, 0, 5, properties))
     (told,) = (json.loads(file.read_text()) for file in tmp_path.glob("*.statistics.json"))
     assert told[0]["path"].startswith("shared memory" if shares else "network")
-
-
-def test_a_job_writes_nothing_into_a_channel_that_was_added_anew(
-    replay_options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was planned with the channel that was removed."""
-    tasks = Tasks(replay_options, monkeypatch, is_planned=True)
-    with control(replay_options["address"]) as orders:
-        orders.remove(channels_of(replay_options))
-        orders.add_stream(replay_options["stream"], 2, retention=Retention.REPLAY)
-    with pytest.raises(ChannelResetError, match="removed and added"):
-        tasks.run(Attempt(0, number=0, attempt=5))
 
 
 def test_a_second_attempt_is_refused_where_rows_of_the_first_are(
