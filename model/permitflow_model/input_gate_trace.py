@@ -62,6 +62,7 @@ class GateExplanation:
             Refused: the model cannot do that, or counts otherwise.
             Starved: nothing has arrived yet.
         """
+        self._follow(world)
         name = self._inputs.get(event.channel, 0)
         state = world.state
         if state.failed and event.end == "sender" and state.channels.get(name).over:
@@ -70,7 +71,8 @@ class GateExplanation:
             world = world._replace(state=self._announced(state, name, *event.arguments))
         if not event.action.startswith("Withdraw"):
             return (self._behind(world, name, event, self._steps(state.channels.get(name), event)),)
-        self.system = WITHDRAWING
+        world = world._replace(noted="withdrawn")
+        self._follow(world)
         found, told = [], Refused("nothing of the kind waits")
         for moves in self._withdrawals(state.channels.get(name), event):
             try:
@@ -81,9 +83,14 @@ class GateExplanation:
             raise told
         return found
 
+    def _follow(self, world: World[State]) -> None:
+        """Judge by the model in which messages are taken back, once one was."""
+        if world.noted:
+            self.system = WITHDRAWING
+
     def _behind(self, world: World[State], name: int, event: TraceEvent, moves: Moves) -> World[State]:
         """The world to which these steps lead."""
-        state, path = world
+        state, path, _ = world
         for action, more, times in moves:
             arguments = () if action == "Align" else (name, *more)
             try:
@@ -100,10 +107,12 @@ class GateExplanation:
         counted = _counters(state.channels.get(name), event)
         if counted != event.counters:
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {counted}")
-        return World(state, path)
+        return world._replace(state=state, path=path)
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
         """The states behind the steps, the last one at least, if the action is performed this many times."""
+        if times < 0:
+            raise Refused(f"{action} cannot be done {times} times")
         if times > 1 and action in RUNS_AFTER_WITHDRAWALS and not self._keep_path:
             try:
                 return (RUNS_AFTER_WITHDRAWALS[action](state, self.parameters, arguments[0], times),)
@@ -118,10 +127,12 @@ class GateExplanation:
 
     def is_at_rest(self, world: World[State]) -> bool:
         """Does nothing wait, and is nothing in flight?"""
+        self._follow(world)
         return not self.system.can_move(world.state, self.parameters)
 
     def allowed(self, world: World[State]) -> list[str]:
         """The names of the actions by which the protocol can go on."""
+        self._follow(world)
         return [
             action.name
             for action in self.system.actions
@@ -154,11 +165,16 @@ class GateExplanation:
             case "DeliverBacklog":
                 backlog, returned = numbers
                 if returned:
-                    if not all(item.kind == "return" for item in islice(channel.wire, returned)):
+                    if not all(item.kind == "return" for item in islice(channel.wire, max(0, returned))):
                         raise Refused(f"{returned} credit is not the oldest on its way back")
                     return ((self._deliver, returned),)
-                is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
-                return ((self._deliver, 1),) if is_told_alone else ()
+                if not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog):
+                    return ((self._deliver, 1),)
+                if channel.required == backlog:
+                    return ()  # data have told it
+                if channel.wire.is_empty():
+                    raise Starved(f"backlog {backlog} was not told yet")
+                raise Refused(f"backlog {backlog} is not the oldest message on its way")
             case "ReturnCredit":
                 return (("ReturnCredit", numbers[0]),)
             case "Align":
@@ -213,14 +229,17 @@ class GateExplanation:
         channel = state.channels.get(name)
         if backlog == channel.announced:
             return state
-        if channel.stopped or backlog != content_in(channel.waiting).data:
-            raise Refused(f"backlog {backlog} must not be announced in {state}")
+        if channel.stopped:
+            raise Refused(f"backlog {backlog} must not be announced: its sender is stopped behind a barrier")
+        if backlog != (waits := content_in(channel.waiting).data):
+            raise Refused(f"backlog {backlog} must not be announced: data of {waits} waits")
         told = Item("backlog", channel.sent, backlog)
         changed = channel._replace(announced=backlog, wire=channel.wire.push(told))
         return state._replace(channels=state.channels.put(name, changed))
 
     def broken(self, world: World[State]) -> list[str]:
         """The names of the invariants that do not hold."""
+        self._follow(world)
         return self.system.broken_invariants(world.state, self.parameters)
 
 

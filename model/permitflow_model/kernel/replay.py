@@ -30,7 +30,7 @@ first.  It uses no clock and tries no world twice; as the model lets few logs go
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -146,6 +146,8 @@ class World(NamedTuple, Generic[S]):
     state: S
     path: Path[S] | None = None
     """The model's steps until now, if they are kept."""
+    noted: Hashable = None
+    """What an interpretation must know of the events until now besides: it keeps nothing itself."""
 
 
 class StepByStep(Generic[S, P]):

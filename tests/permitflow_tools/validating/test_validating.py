@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permitflow import ChannelParameters, GateParameters, InputGate, LocalSender
+from permitflow import ChannelParameters, GateParameters, InputGate, Kind, LocalSender
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
-from permitflow.flows.gate.core import GATE_ACTIONS
+from permitflow.flows.gate.core import GATE_ACTIONS, GateReceiver, GateSender
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, Header, MemoryTrace, read_trace
@@ -29,6 +29,7 @@ from permitflow_tools.validating.shares import Share, here, validate
 from tests.support.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
 from tests.support.recordings import written
 
+T = TypeVar("T")
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 
 
@@ -103,6 +104,46 @@ def test_what_two_processes_recorded_is_put_together_block_by_block(tmp_path: Pa
     (verdict,) = share.verdicts()
     assert (verdict.is_valid, verdict.logs, verdict.replay.performed) == (True, 2, len(events))
     assert most_waiting < 200
+
+
+@pytest.fixture
+def gate_files(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """What both ends of a gate's input recorded, of chunks that are sent, or taken back: in so many files."""
+    files, is_sent = request.param
+    parameters, trace = GateParameters(inputs=1, exclusive=0, floating=8), MemoryTrace()
+    told = asdict(parameters)
+    sender = GateSender[str](parameters, record=trace.recorder("orders", "sender", GATE_ACTIONS, told))
+    receiver = GateReceiver[str](parameters, record=trace.recorder("orders", "receiver", GATE_ACTIONS, told))
+    for _ in range(20):
+        offered = sender.offer(Kind.CHUNK, "rows", 4)
+        receiver.on_announcement(some(sender.take_announcement()))
+        sender.on_feedback(some(receiver.take_feedback()))
+        if is_sent:
+            receiver.deliver(sender.send_oldest())
+            receiver.receive_many(1)
+        else:
+            sender.withdraw(offered)
+            receiver.on_announcement(some(sender.take_announcement()))
+    for number, ends in enumerate([ENDS] if files == 1 else [ENDS[:1], ENDS[1:]]):
+        events = [event for event in trace.events if event.end in ends]
+        headers = [Header("orders", end, GATE_ACTIONS, told) for end in ends]
+        written(tmp_path / f"{len(ends)}{files - number}.parquet", headers, events, row_group_events=7)
+    return tmp_path
+
+
+def some(value: T | None) -> T:
+    assert value is not None
+    return value
+
+
+@pytest.mark.parametrize("gate_files", [(1, True), (1, False), (2, True), (2, False)], indirect=True)
+def test_a_gates_recording_is_judged_as_a_whole_in_any_blocks(gate_files: Path) -> None:
+    (verdict,) = validated(gate_files)
+    (share,) = shares.shares_of(scan_trace(gate_files), ["orders"], 1, allow_truncated=False)
+    while not share.is_over:
+        share = share.go_on(1)
+    assert verdict.is_valid
+    assert verdict.replay.worlds == next(share.verdicts()).replay.worlds
 
 
 def test_channels_are_judged_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
