@@ -89,6 +89,16 @@ def test_parameters_that_are_no_dataclass_are_refused() -> None:
         decide(lambda: bool(any_parameters_of(Pair).right))
 
 
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    size: int
+
+
+def test_parameters_may_have_slots() -> None:
+    assert holds(lambda: any_parameters_of(Slotted, size=2).size == 2)
+    assert not holds(lambda: any_parameters_of(Slotted).size == 2)
+
+
 def test_a_value_that_the_model_takes_for_another_one_is_refused() -> None:
     with pytest.raises(TypeError, match="Defaulted takes most = -1 for another value"):
         decide(lambda: any_parameters_of(Defaulted, most=-1).size >= 0)

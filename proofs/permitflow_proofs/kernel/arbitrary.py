@@ -59,7 +59,8 @@ def any_parameters_of(kind: type[T], **special: object) -> T:
         # Not looked at again: each question that the refusal asks would fork, and all that follows is walked once for
         # each answer.
         made: Any = object.__new__(kind)
-        vars(made).update(values)
+        for name, value in values.items():  # which may be frozen, or have slots
+            object.__setattr__(made, name, value)
         return cast(T, made)
 
     return current_explorer().about(make)
