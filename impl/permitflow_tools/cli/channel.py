@@ -10,7 +10,7 @@ from permitflow.errors import RetentionError, printable, shortened
 from permitflow.exchange.books.replay import Retention
 from permitflow.names import told
 from permitflow.stream.control import ChannelState
-from permitflow.stream.traffic import lag_in_words
+from permitflow.stream.traffic import SILENT, lag_in_words
 from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
@@ -206,13 +206,21 @@ def reset(
     """
     with exchange.orders() as orders:
         chosen = _chosen(orders, names)
+        silent = dict[str, None]()
         if broken:
-            told_of = orders.statistics(chosen).channels
-            chosen = [each.channel for each in told_of if each.state == ChannelState.BROKEN]
+            # Of all: a question about channels whose process does not answer fails.
+            told_of = {each.channel: each for each in orders.statistics(partial=True).channels}
+            silent |= {
+                told_of[name].reason: None for name in chosen if name in told_of and told_of[name].state == SILENT
+            }
+            # The exchange refuses names that it does not have.
+            chosen = [name for name in chosen if name not in told_of or told_of[name].state == ChannelState.BROKEN]
         changed = orders.reset(chosen, force=force) if chosen else ()
     if not chosen and not as_json:
         print_lines(open_console(), "none of these channels is broken")
     _tell("reset", changed, exchange, as_json=as_json)
+    if silent:
+        failed("; ".join(silent))
 
 
 @channel.command()

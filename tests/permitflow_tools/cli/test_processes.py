@@ -25,7 +25,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Retention
-from tests.permitflow_tools.cli.conftest import serving
+from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.permitflow_tools.cli.test_serve import events_of, move, stop
 from tests.support.certificates import LOCAL, PAST, Certificates
 from tests.support.serving import address_of
@@ -120,7 +120,7 @@ async def test_a_lost_process_is_named_and_started_again() -> None:
 
 
 @pytest.mark.long
-async def test_a_process_that_hangs_is_named_and_killed_at_the_end() -> None:
+async def test_a_process_that_hangs_is_named_and_killed_at_the_end(command: Command) -> None:
     with two_processes() as (process, _, door):
         os.kill(children_of(process)[0], signal.SIGSTOP)
         async with control(door) as orders:
@@ -128,6 +128,11 @@ async def test_a_process_that_hangs_is_named_and_killed_at_the_end() -> None:
             assert (told["orders/0"], told["orders/1"]) == ("silent", "waiting")
             with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
                 await orders.statistics(["orders/0"])
+        code, told_of, error = await asyncio.to_thread(
+            command, "channel", "reset", "orders", "--broken", "--address", door
+        )
+        assert (code, told_of) == (1, "none of these channels is broken\n")
+        assert "process 1 of the exchange does not answer" in error
         assert await move(door, "orders/1", 2) == 200
         await ready(door, is_ready=False)
         assert await explained(door, "orders/0", None, "") == (
