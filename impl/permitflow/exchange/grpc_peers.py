@@ -293,8 +293,10 @@ class GrpcPeers:
                 await asyncio.sleep(0)
             self._bound_waiting()
             await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
+            # Who floods without a call may be gone, and back, before a later look.
+            seconds = _BETWEEN_MEASURES_SECONDS if self._handshakes else _BETWEEN_LOOKS_SECONDS
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
+                async with asyncio.timeout(max(seconds, spent_seconds / _LOOKS_SHARE)):
                     await self._has_excess.wait()
 
     async def _measure_on(self) -> None:

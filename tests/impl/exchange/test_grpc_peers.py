@@ -406,6 +406,27 @@ async def test_who_sends_what_is_no_message_is_shut_out() -> None:
         await until(lambda: connections.is_hung_up)
 
 
+@simulated
+async def test_who_floods_on_many_short_connections_is_shut_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "thread_time", lambda: 0.0)
+
+    class Short(OneConnection):
+        """Each is there for a tenth of a second."""
+
+        here: tuple[Name, ...] = ()
+
+        def look(self) -> Look:
+            former, self.here = self.here, (Name(PEER.host, int(10 * asyncio.get_running_loop().time())),)
+            return Look([*{*self.here} - {*former}], [*{*former} - {*self.here}])
+
+        def traffic(self, name: Name) -> Traffic | None:
+            return Traffic(400_000, 0)
+
+    async with looked_at(connections := Short()):
+        await asyncio.sleep(3.0)
+        assert connections.dropped == (PEER.host,)
+
+
 @pytest.mark.usefixtures("often")
 async def test_an_open_stream_goes_on_though_its_peer_is_shut_out() -> None:
     connections = OneConnection(is_here=True)
