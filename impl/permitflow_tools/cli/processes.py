@@ -715,9 +715,10 @@ class Processes:
             try:
                 await process.begin()
             except Exception as error:
-                _log.warning("%s cannot be started again: %s", lost.who, error)
+                _log.warning("%s cannot be started again: %s", lost.who, _in_words(error))
                 await process.leave()
-                is_refused = not isinstance(error, PeerGoneError)  # else it has died
+                # Else it has died, or a fault of ours has ended it.
+                is_refused = isinstance(error, PermitflowError | OSError) and not isinstance(error, PeerGoneError)
                 await asyncio.sleep(_BETWEEN_REFUSALS_SECONDS if is_refused else _BETWEEN_STARTS_SECONDS)
                 continue
             except BaseException:

@@ -373,6 +373,20 @@ async def test_an_exchange_whose_process_dies_at_each_start_ends(caplog: pytest.
 
 
 @simulated
+async def test_an_exchange_whose_process_fails_at_each_start_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(line: Line) -> None:
+        await line.read()
+        await line.write(KeyError("x"))
+
+    async with running() as exchange:
+        exchange.program = failing
+        exchange.children[0].kill()
+        await exchange.hears("1 killed by SIGKILL: 1/0")
+        await exchange.hears("process 1 of the exchange was started again 5 times within 10 minutes")
+    assert caplog.text.count("process 1 of the exchange cannot be started again: KeyError('x')") == 5
+
+
+@simulated
 async def test_a_start_that_is_refused_is_tried_until_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as exchange:
         port = port_of(exchange, "1/0")
