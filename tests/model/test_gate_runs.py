@@ -1,21 +1,27 @@
 """Rows that move together lead where they lead one by one, and a queue of runs is a queue of their items."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from itertools import islice
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from permitflow import GateParameters, Kind
+from permitflow.flows.gate.core import GATE_ACTIONS, Backlog, GateReceiver, GateSender
+from permitflow.flows.messages import Offered
+from permitflow.flows.recording import ENDS
+from permitflow.tracing import Event, MemoryTrace
 from permitflow_model.input_gate import SYSTEM, due_after, is_content, is_item
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.input_gate_queues import promise_in, span_in
 from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, ItemRuns, Run
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.replay import replay
 from permitflow_model.kernel.system import Disabled, System
 from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
 
@@ -96,6 +102,74 @@ def test_many_rows_move_as_one_after_the_other(system: Gate, exclusive: int) -> 
             state = found or one_by_one(system, state, parameters, action, name, 1) or state
             assert system.broken_invariants(state, parameters) == []
     assert set(seen) == {(action, are_many) for action in runs for are_many in (True, False)}
+
+
+MOVES = ("offer", "barrier", "send", "withdraw", "tell", "deliver", "consume", "return", "credit")
+TAKEN_BACK = [
+    *[("offer", 2), ("offer", 3), ("tell", 0), ("deliver", 0)],
+    *[("return", 0), ("credit", 0), ("withdraw", 0), ("send", 0)],
+]
+"""More is believed to wait than does, and rows leave together."""
+
+
+def recorded(moves: list[tuple[str, int]], exclusive: int) -> list[Event]:
+    """What both ends of a gate's only input record; moves that are not possible are left out."""
+    parameters, trace = GateParameters(inputs=1, exclusive=exclusive, floating=8, max_chunk_cost=4), MemoryTrace()
+    records = [trace.recorder("orders", end, GATE_ACTIONS, {}) for end in ENDS]
+    sender, receiver = GateSender[int](parameters, record=records[0]), GateReceiver[int](parameters, record=records[1])
+    offered, wire, grants, number = list[Offered[int]](), deque[Any](), deque[Any](), iter(range(len(moves)))
+    for move, rows in moves:
+        match move:
+            case "offer":
+                offered.append(sender.offer(Kind.CHUNK, 0, rows))
+            case "barrier":
+                offered.append(sender.offer(Kind.BARRIER, next(number)))
+            case "send" if sender.sendable():
+                wire.append(sender.send_oldest())
+                offered.pop(0)
+            case "withdraw" if offered:
+                sender.withdraw(offered.pop())
+            case "tell" if word := sender.take_announcement():
+                wire.append(word)
+            case "deliver" if wire:
+                arrived = wire.popleft()
+                (receiver.on_announcement if isinstance(arrived, Backlog) else receiver.deliver)(arrived)
+            case "consume" if receiver.inbox:
+                receiver.receive_many(rows + 1)
+            case "return" if grant := receiver.take_feedback():
+                grants.append(grant)
+            case "credit" if grants:
+                sender.on_feedback(grants.popleft())
+    return list(trace.events)
+
+
+def judged(events: list[Event], exclusive: int, *, one_by_one: bool) -> tuple[object, ...]:
+    parameters = replace(PARAMETERS, inputs=1, exclusive=exclusive, floating=8, backlog=1_000, skip=0)
+    explanation = GateExplanation(parameters, {}, keep_path=one_by_one)
+    start = explanation.start()
+    found = replay(explanation, start._replace(state=plain(start.state)) if one_by_one else start, [events])
+    return [world.state for world in found.worlds], found.performed, found.blocked, found.broken
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, 4)), min_size=20, max_size=80),
+    st.sampled_from([0, 4]),
+    st.integers(0, 999),
+    st.integers(1, 5),
+)
+@example(TAKEN_BACK, 0, 0, 0)
+@settings(deadline=None, max_examples=40, derandomize=True)
+def test_chunks_are_judged_as_their_rows_are(
+    moves: list[tuple[str, int]], exclusive: int, place: int, wrong_by: int
+) -> None:
+    events = recorded(moves, exclusive)
+    assert judged(events, exclusive, one_by_one=False)[1:] == (len(events), (), ())
+    with_numbers = [place for place, event in enumerate(events) if event.arguments]
+    if with_numbers:
+        at = with_numbers[place % len(with_numbers)]
+        first, *others = events[at].arguments
+        events[at] = events[at]._replace(arguments=(first + wrong_by, *others))
+    assert judged(events, exclusive, one_by_one=False) == judged(events, exclusive, one_by_one=True)
 
 
 def tells_at_most(item: Item, most: int) -> bool:
