@@ -207,6 +207,14 @@ def read_only_troubles(seed: int, clients: tuple[str, ...]) -> tuple[tuple[int, 
     )
 
 
+def away_troubles(seed: int, consumers: tuple[str, ...]) -> tuple[tuple[int, str, str, float], ...]:
+    """For half of the seeds whose channel is broken a consumer is away for a while, as in ``Plan.troubles``."""
+    random = Random(f"away {seed}")
+    if not is_breaking(seed) or random.random() < 0.5:
+        return ()
+    return ((random.randrange(400), "away", random.choice(consumers), random.choice((2.0, 10.0))),)
+
+
 def life_window_of(seed: int, life: int) -> int:
     """For a fifth of the seeds each life of the exchange has another window."""
     return byte_window_of(seed if Random(f"windows {seed}").random() < 0.8 else seed + life * _BATCH_SHIFT)
@@ -306,7 +314,11 @@ class KeptRun:
         for name in plan.consumers:
             self._add(name, self._consume)
         self._add("closer", self._close)
-        rarer = (*rarer_troubles(self.seed, plan.clients), *read_only_troubles(self.seed, plan.clients))
+        rarer = (
+            *rarer_troubles(self.seed, plan.clients),
+            *read_only_troubles(self.seed, plan.clients),
+            *away_troubles(self.seed, plan.consumers),
+        )
         for turn, what, whose, seconds in (*plan.troubles, *rarer):
             world.at_turn(turn, self._bring, what, whose, seconds)
         if (turn := twin_at(self.seed)) and plan.producers:
@@ -420,6 +432,11 @@ class KeptRun:
                 world.after(_RESTART_SECONDS, self._begin, client)
             case "part":
                 network.part(whose, EXCHANGE, seconds)
+            case "away":
+                network.part(whose, EXCHANGE, seconds)
+                for ends in network.open_connections():
+                    if ends[0].host is client.host:
+                        network.cut(ends, (0.0, 0.0))
             case "pause":
                 world.tell(EXCHANGE, f"is stopped for {seconds:g} s")
                 self._exchange.pause()
