@@ -1,8 +1,9 @@
 """Many equal steps of ``InputGate`` at once, on queues that keep data by runs: for recordings, whose events are chunks.
 
-The model moves one row at a time.  ``RUNS`` says where so many steps of an action lead; that it is where one after the
-other does is proved (``permitflow_proofs.code.input_gate``, "one more").  Nothing is refused here: where not all of the
-steps are possible, ``Disabled`` only says that they have to be made one by one.
+The model moves one row at a time.  ``RUNS`` says where so many steps of an action lead; that its numbers are those of
+one after the other is proved (``permitflow_proofs.code.input_gate``, "one more"), what its queues hold is compared by
+tests.  Nothing is refused here: where not all of the steps are possible, ``Disabled`` only says that they have to be
+made one by one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -254,6 +255,10 @@ class ItemRuns:
     def __hash__(self) -> int:
         """As the tuple of its items."""
         return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Run by run: a refusal tells the state."""
+        return f"ItemRuns{tuple(self._runs)!r}"
 
 
 def _content_of(run: Run) -> Content:

@@ -244,6 +244,7 @@ def test_no_row_of_a_chunk_is_looked_at_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Run, "items", looked)
     queue = ItemRuns().filled(line, rows, 7)
     assert queue.every(is_item, PARAMETERS)
+    assert repr(queue) == "ItemRuns(Run(last=Item(kind='data', epoch=1, backlog=7), length=1000000000, falls=1),)"
     assert (content_in(queue).data, promise_in(queue).data, queue.head().backlog) == (rows, rows, rows + 6)
     assert queue.leads(rows)
     assert not queue.leads(rows + 1)
