@@ -117,12 +117,9 @@ def differ(one: Producer, other: Producer) -> bool:
 
 def _in_line(state: State, _parameters: Parameters) -> bool:
     def is_right(name: int) -> bool:
-        one = state.producers.get(name)
-        return is_in_line(one, state.line.given, state.line.served) and (
-            name == 0 or differ(state.producers.get(0), one)
-        )
+        return is_in_line(state.producers.get(name), state.line.given, state.line.served)
 
-    return each_in_focus(lambda name: merged(partial(is_right, name)), state.producers)
+    return each_in_focus(lambda name: merged(partial(is_right, name)), state.producers, differ)
 
 
 def _is_taken(state: State, place: int) -> bool:

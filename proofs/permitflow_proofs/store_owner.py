@@ -127,8 +127,7 @@ def _of_its_phase(state: State, _parameters: Parameters) -> bool:
 
 
 def _of_two(state: State, _parameters: Parameters) -> bool:
-    exchanges = state.exchanges
-    return each_in_focus(lambda name: name == 0 or differ(exchanges.get(0), exchanges.get(name)), exchanges)
+    return each_in_focus(lambda _: True, state.exchanges, differ)
 
 
 def _row(state: State, _parameters: Parameters) -> bool:

@@ -132,6 +132,25 @@ def test_what_holds_in_focus_holds_for_each_member_there(second: int) -> None:
     assert found.outcome == ("refuted" if second else "proved")
 
 
+def is_other(one: int, another: int) -> bool:
+    return one != another
+
+
+def all_differ(numbers: Family[int]) -> bool:
+    return each_in_focus(lambda _: True, numbers, is_other)
+
+
+def test_each_two_members_in_focus_are_compared() -> None:
+    def still(more: int) -> bool:
+        numbers = any_numbers(2)
+        suppose(partial(all_differ, numbers))
+        return all_differ(numbers.put(0, numbers.get(0) + more))
+
+    assert proved(partial(still, 0))
+    assert refuted(partial(still, 1))
+    assert proved(lambda: all_differ(Members((2, 1, 3))) and not all_differ(Members((2, 1, 1))))
+
+
 def test_a_property_of_all_members_holds_in_focus_and_for_one_more() -> None:
     def claim(bound: int) -> bool:
         numbers = any_numbers()
@@ -549,12 +568,30 @@ def test_a_step_that_lists_the_members_is_refused() -> None:
         decide(lambda: wrong.any_step("Align")[1].pool >= 0)
 
 
-def test_a_clause_after_a_step_looks_up_no_member() -> None:
+def first_has_borrowed(state: State, _parameters: Parameters) -> bool:
+    return state.channels.get(0).borrowed >= 0
+
+
+def all_but_the_first_have_borrowed_less(state: State, _parameters: Parameters) -> bool:
+    channels = state.channels
+    return each_in_focus(lambda name: name == 0 or channels.get(name).borrowed < channels.get(0).borrowed, channels)
+
+
+def kept_by(action: str, clause: Clause[State, Parameters]) -> Callable[[], bool]:
+    """The claim, with two in focus."""
+    claims = replace(subject(), any_state=partial(any_state, focus=2)).induction(clause, lambda state, _: state, "")
+    return next(each.claim for each in claims if each.name == f"kept by {action}")
+
+
+@pytest.mark.parametrize("clause", [first_has_borrowed, all_but_the_first_have_borrowed_less])
+def test_a_clause_after_a_step_looks_up_no_member(clause: Clause[State, Parameters]) -> None:
     """Of the one that acts it may hold after each step, and still not of another one."""
-    claims = subject().induction(lambda state, _: state.channels.get(0).borrowed >= 0, lambda state, _: state, "")
-    (kept,) = (each for each in claims if each.name == "kept by Borrow")
     with pytest.raises(TypeError, match="a clause looks up the member 0 after a step"):
-        decide(kept.claim)
+        decide(kept_by("Borrow", clause))
+
+
+def test_a_clause_after_a_step_of_all_looks_up_any_member() -> None:
+    assert proved(kept_by("Align", first_has_borrowed))
 
 
 def _after(clause: Clause[State, Parameters], _before: State, after: State, parameters: Parameters) -> bool:

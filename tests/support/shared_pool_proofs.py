@@ -37,8 +37,8 @@ def any_channel(name: str) -> Channel:
     return arbitrary(Channel, f"{name}.", special={"wire": wire})
 
 
-def any_state(parameters: Parameters) -> State:
-    channels = SymbolicFamily.any_family("channels", any_channel)
+def any_state(parameters: Parameters, focus: int = 1) -> State:
+    channels = SymbolicFamily.any_family("channels", any_channel, focus)
     return assume_all(INVARIANT.values(), arbitrary(State, special={"channels": channels}), parameters)
 
 

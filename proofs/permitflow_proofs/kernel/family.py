@@ -26,6 +26,7 @@ not, and both answers are walked.
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from permitflow_model.kernel.family import Family, some
@@ -435,17 +436,25 @@ def holds_in_focus(holds: Callable[..., bool], family: Family[Any], *context: ob
     return all_of([*found, family.may_hold_for_others()] if isinstance(family, SymbolicFamily) else found)
 
 
-def each_in_focus(holds: Callable[[int], bool], family: Family[Any]) -> bool:
-    """Does it hold for the name of each member in focus?
+def each_in_focus(
+    holds: Callable[[int], bool], family: Family[M], differ: Callable[[M, M], bool] | None = None
+) -> bool:
+    """Does it hold for the name of each member in focus, and do each two of them differ so?
 
-    It may compare the first one there with each other one, by what these two have alone: where a step changes more than
-    its own member, it says nothing of pairs without that one.
+    ``differ(one, other)`` looks at nothing but these two: then a step of one leaves it as it is of two others.
     """
     if isinstance(family, SymbolicFamily):
-        with current_explorer().judging(is_judging=False):
-            return all(map(holds, family.ask_in_focus(holds))) and family.may_hold_for_others()
-    # The first one apart, also where all are equal: it may be compared with each other one.
-    return all(map(holds, family.put(0, family.get(0)).names()))
+        names = [*family.ask_in_focus(holds)]
+    else:
+        # The first one apart, also where all are equal: it is compared with each other one.
+        names = [*family.put(0, family.get(0)).names()]
+    if not all(map(holds, names)):
+        return False
+    if differ is not None:
+        pairs = combinations(map(family.get, names), 2)
+        if not all_of([merged(partial(differ, one, other)) for one, other in pairs]):
+            return False
+    return family.may_hold_for_others() if isinstance(family, SymbolicFamily) else True
 
 
 def _identity(context: object) -> object:
