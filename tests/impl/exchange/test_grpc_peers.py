@@ -512,13 +512,19 @@ async def test_a_request_or_a_first_message_that_waits_is_no_noise(is_stream: bo
 
 @simulated
 async def test_requests_that_come_slowly_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside those that come whole, of another call."""
     monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 2 << 20)
-    connections = OneConnection(is_here=True)
+    connections, other = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call(), is_stream=False) as begin:
+        with (
+            peers.call(CALLER, Call(), is_stream=False) as begin,
+            peers.call(CALLER, other, is_stream=False) as begin_other,
+        ):
             begin()
+            begin_other()
             for _ in range(40):
                 connections.came_bytes += 50 << 10
+                other.received_messages += 1
                 await asyncio.sleep(1.0)
             assert not connections.is_hung_up
             for _ in range(4):
