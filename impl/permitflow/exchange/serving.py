@@ -28,6 +28,7 @@ from permitflow.errors import (
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.admission import Slot
+from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
@@ -135,7 +136,7 @@ class _Producer:
             exchange.require_known(filter(self._access.sees, put.job_channels[:MOST_CHANNELS]))
         channel = exchange.served(name) if put.staging is None else exchange.replay_channel(name)
         if put.staging is None:
-            _require_log(put, channel.log_id)
+            _require_current(put, channel.log_id, exchange.attempts)
         agree(channel.parameters, put)
         self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)
         if put.staging is not None and isinstance(channel, ReplayChannel):
@@ -172,15 +173,18 @@ class _Producer:
             self._memory.leave()
 
 
-def _require_log(put: Put, log_id: str) -> None:
-    """Require that a job was planned with the log that its channel has, before anything of it changes the channel.
+def _require_current(put: Put, log_id: str, books: AttemptBooks) -> None:
+    """Require that a channel is still that of the job that is stated, before anything of it changes the channel.
 
     Raises:
-        ChannelResetError: it was not.
+        ChannelResetError: it has another log than the job was planned with, or was reset since.
     """
-    is_of_job = put.attempt is not None or put.total is not None or put.failed_job
-    if is_of_job and put.job_log_id not in ("", log_id):
+    stated = put.attempt or put.total
+    job = put.failed_job if stated is None else stated.job
+    if job and put.job_log_id not in ("", log_id):
         raise ChannelResetError(channel=put.channel, reason=_OTHER_LOG)
+    if job:
+        books.require_entered(job, put.channel, put.job_since_row)
 
 
 async def _serve_get(

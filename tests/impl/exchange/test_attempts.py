@@ -231,6 +231,17 @@ async def test_a_second_attempt_is_refused_after_a_restart(tmp_path: Path) -> No
                     await job.send(2, partition=1)
 
 
+async def test_a_job_states_no_schema_behind_a_reset() -> None:
+    """Its columns would stay, though the channel begins anew without the job."""
+    wider = SCHEMA.append(pa.field("late", pa.int64()))
+    async with world(Retention.REPLAY) as job:
+        await job.send(1)
+        await job.exchange.reset_channel(CHANNEL)
+        with pytest.raises(ChannelResetError):
+            await put(job.address, CHANNEL, wider, attempt=TaskAttempt("job", 1, 5)).__aenter__()
+        assert (await describe(job.address, CHANNEL)).schema == SCHEMA
+
+
 async def test_a_reset_ends_jobs_that_were_planned_before_it() -> None:
     """Also one of which this exchange knows nothing, because it was started again."""
     async with world(Retention.REPLAY) as job:

@@ -165,7 +165,7 @@ class AttemptBooks:
         if attempt.partition < 0:
             raise InvalidParametersError(name="partition", value=attempt.partition, rule="must be at least 0")
         job = self._jobs.get(attempt.job)
-        self._require_entered(job, channel, since_row)
+        self.require_entered(attempt.job, channel, since_row)
         task = None if job is None else job.tasks.get(attempt.partition)
         if task is not None and attempt.attempt < task.attempt:
             raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt, reason=LATE)
@@ -191,6 +191,17 @@ class AttemptBooks:
         job.open[sending] = None
         return sending
 
+    def require_entered(self, job: str, channel: str, since_row: int | None) -> None:
+        """Require that a channel was not reset since a job began in it; ``since_row``: as for ``begin``.
+
+        Raises:
+            ChannelResetError: it was.
+        """
+        known = self._jobs.get(job)
+        is_older = known is not None and known.entered.get(channel, maxsize) < self._opened.get(channel, 0)
+        if is_older or (since_row is not None and since_row < self._reset_rows.get(channel, 0)):
+            raise ChannelResetError(channel=channel)
+
     def spoils(self, attempt: TaskAttempt) -> bool:
         """Has an earlier attempt at this task sent rows whose job is not over, which may count or not?"""
         job = self._jobs.get(attempt.job)
@@ -213,7 +224,7 @@ class AttemptBooks:
         """
         _require_job(total.job)
         job = self._jobs.get(total.job)
-        self._require_entered(job, channel, since_row)
+        self.require_entered(total.job, channel, since_row)
         sending = [] if job is None else [each for each in job.open if each.channel == channel]
         taken = 0 if job is None else job.rows.get(channel, 0) + sum(each.rows for each in sending)
         is_unsure = since_row is not None and self._has_found(channel, since_row)
@@ -234,7 +245,7 @@ class AttemptBooks:
         Spec: GiveUpJob of DirectTask.
         """
         _require_job(job)
-        self._require_entered(self._jobs.get(job), channel, since_row)
+        self.require_entered(job, channel, since_row)
         failed = self._ensured_job(job)
         failed.failed.add(channel)
         failed.done.discard(channel)
@@ -270,11 +281,6 @@ class AttemptBooks:
         """Forget a channel."""
         del self._opened[channel], self._reset_rows[channel], self._found_rows[channel]
         self._unsure.discard(channel)
-
-    def _require_entered(self, job: _Job | None, channel: str, since_row: int | None) -> None:
-        is_older = job is not None and job.entered.get(channel, maxsize) < self._opened.get(channel, 0)
-        if is_older or (since_row is not None and since_row < self._reset_rows.get(channel, 0)):
-            raise ChannelResetError(channel=channel)
 
     def _has_found(self, channel: str, since_row: int) -> bool:
         """May rows from before this exchange be of a job that was planned at this row?"""
