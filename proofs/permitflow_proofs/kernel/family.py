@@ -420,7 +420,7 @@ class SymbolicFamily(Opaque, Generic[M]):
         if place not in range(len(self._focus)):
             raise TypeError(f"only {len(self._focus)} members are in focus, not {place}; with_some brings one more")
         if not isinstance(name, _Asked):
-            if current_explorer().is_judging and self.size() > 1:
+            if current_explorer().is_judging:
                 raise TypeError(
                     f"a clause looks up the member {place} after a step, by which it may be the one that acted; "
                     "ask every, or holds_in_focus"
