@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Final
 from unittest.mock import patch
@@ -82,8 +82,6 @@ _CLOCK_JUMPS: Final = (-3e7, -2.0, 2.0, 3e7)
 
 _NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, ProtocolError)
 """What no client may ever hear: it has only asked for what it was told, and here nobody breaks the protocol."""
-
-_roots = count()
 
 
 def expire_seconds_of(seed: int) -> float | None:
@@ -255,7 +253,9 @@ class KeptRun:
         self.network = Network(self.world, plan.conditions)
         self.disk = SimulatedDisk(self.world.random)
         self.disk.on_crash = self._exchange_dies
-        self.system = SimulatedSystem(self.disk, f"kept{next(_roots)}", self._write_later, log_bytes=plan.log_bytes)
+        self.system = SimulatedSystem(self.disk, f"kept{seed}", self._write_later, log_bytes=plan.log_bytes)
+        if plan.has_store:
+            self.disk.take_over(new_store(), self.system.root)
         self.clients: dict[str, _Client] = {}
         self.values: dict[int, int] = {}
         """By row number, as any consumer has ever seen it."""
@@ -302,8 +302,6 @@ class KeptRun:
 
     def _run(self) -> None:
         world, plan = self.world, self.plan
-        if plan.has_store:
-            self.disk.take_over(new_store(), self.system.root)
         self.clients[_INSIDE] = _Client(_INSIDE)
         self._start_exchange()
         for number, chunks in enumerate(plan.producers):
@@ -365,6 +363,8 @@ class KeptRun:
                     store=store,
                     byte_window=life_window_of(self.seed, self._lives),
                 )
+                published = store.published_batches().get(QUERY, -1) + 1
+                self.oracle.published_rows = sum(map(sum, plan.batches[:published]))
                 channel = exchange.add_channel(
                     CHANNEL,
                     schema=SCHEMA,
@@ -664,6 +664,8 @@ class KeptRun:
                             row = client.at = row + 1
                         if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
                             await self._acknowledge(orders, client, row)
+                    if is_breaking(self.seed):
+                        self.broken.append(f"{client.name} reads to an end, and the channel is broken")
                 except ChannelAbortedError:
                     if not is_breaking(self.seed):
                         raise

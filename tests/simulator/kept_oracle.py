@@ -48,6 +48,8 @@ class KeptOracle:
         self._broken, self._key_of = broken, key_of
         self._books: WatchedBooks | None = None
         """Those of the exchange that lives; one that is dead says nothing any more."""
+        self.published_rows = 0
+        """How many rows the store has of published batches, whenever an exchange is started."""
 
     def books(self, limit_rows: int, consumers: Sequence[str], **found: Any) -> "WatchedBooks":
         """The books of an exchange that is started; instead of ``ReplayBooks``."""
@@ -65,7 +67,9 @@ class KeptOracle:
         for name, row in books.acknowledged.items():
             if row > self._state.consumers.get(self._names[name]).acknowledged:
                 self._perform("Acknowledge", self._names[name], row)
-        self.keep(books, books.next_row - self._state.next, "ProduceBatch")  # perhaps a job's, which need no room
+        batch_rows = self.published_rows - self.steps["ProduceBatch"]
+        self.keep(books, books.next_row - self._state.next - batch_rows, "Produce")
+        self.keep(books, batch_rows, "ProduceBatch")
 
     # What the books tell.
 

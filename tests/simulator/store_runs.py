@@ -16,7 +16,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations, count
+from itertools import chain, combinations
 from random import Random
 from typing import Any, Final
 
@@ -38,8 +38,6 @@ PARAMETERS: Final = ChannelParameters(row_permits=100_000)
 SCHEMA: Final = pa.schema([("n", pa.int64()), ("filling", pa.binary())])
 QUERIES: Final = ("q", "r")
 _PAGE_BYTES: Final = 16 << 10
-
-_roots = count()
 
 
 class Wrong(AssertionError):
@@ -123,7 +121,7 @@ class StoreRun:
         self.story = [f"{self.plan}"]
         """What has happened, in words."""
         self.disk = SimulatedDisk(self.random)
-        self.system = SimulatedSystem(self.disk, f"disk{next(_roots)}", self._later, log_bytes=self.plan.log_bytes)
+        self.system = SimulatedSystem(self.disk, f"disk{seed}", self._later, log_bytes=self.plan.log_bytes)
         self.crashes = self.openings = self.refusals = self.failures = 0
         self._base = Contents()
         """What the store had when it was opened."""

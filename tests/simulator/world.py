@@ -254,11 +254,12 @@ class World:
 def quiet() -> Iterator[None]:
     """Dead coroutines complain that they may not wait for anything any more."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    disabled = logging.root.manager.disable
     logging.disable()
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         sys.unraisablehook = hook
 
 
