@@ -3,13 +3,14 @@
 import asyncio
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from permitflow.exchange import SqliteStore
 from tests.simulator.disk import Crashed, SimulatedDisk
 from tests.simulator.store_runs import judge
 from tests.simulator.stores import SimulatedSystem, new_store
-from tests.support.stored_rows import channel
+from tests.support.stored_rows import CONSUMERS, SCHEMA, channel
 
 # Killed with a commit that only the kernel's memory had, opened, then without power: the journal knew of that commit.
 LOG_ONLY_IN_MEMORY = (262, 2002, 2781)
@@ -48,4 +49,26 @@ def test_a_log_that_a_killed_process_has_made_is_not_lost(seed: int) -> None:
         system.go_on(had_power=False)
         SqliteStore(system.folder, system).close()  # which refuses a store that lacks a confirmed commit
     finally:
+        system.unmount()
+
+
+def test_a_log_that_has_taken_a_small_disk_gives_it_back() -> None:
+    disk = SimulatedDisk(Random(0))
+    system = SimulatedSystem(disk, "small", lambda do: do())
+
+    async def pass_rows() -> None:
+        with SqliteStore(system.folder, system) as store:
+            place = channel(store)
+            await place.declare(SCHEMA)
+            for first_row in range(0, 600, 10):
+                await place.append(first_row, [pa.record_batch([range(10), ["x" * 20_000] * 10], schema=SCHEMA)])
+                for consumer in CONSUMERS:
+                    await place.acknowledge(consumer, first_row + 10, first_row + 10)
+
+    try:
+        disk.take_over(new_store(), system.root)  # with its reserve
+        disk.faults.capacity_bytes = disk.used_bytes() + (2 << 20)
+        asyncio.run(pass_rows())
+    finally:
+        disk.crash()
         system.unmount()

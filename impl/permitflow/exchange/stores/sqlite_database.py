@@ -448,7 +448,8 @@ class SqliteDatabase(Database):
             return True
         try:
             log_bytes = self._system.size_bytes(log_of(self._file, self._system)) or 0
-            if not self._reserve.is_there or log_bytes < self._grown_bytes() + RESERVE_BYTES:
+            freed_bytes = self._reserve.free_bytes() + log_bytes - self._grown_bytes()
+            if not self._reserve.is_there or freed_bytes < RESERVE_BYTES // 4:
                 return False
         except (sqlite3.Error, OSError):
             return False
