@@ -472,7 +472,7 @@ def _next_follows(action: str, wrong: int) -> bool:
     """Of the gate without withdrawals."""
     made, _ = any_numbers()
     changes: dict[str, Any] = {name: natural(f"input.{name}") for name in ("required", "free", "borrowed")}
-    changes.update({name: truth(f"input.{name}") for name in ("blocked", "released", "over")})
+    changes.update({name: truth(f"input.{name}") for name in ("blocked", "released", "over", "closed")})
     if SYSTEM.action(action).end == "receiver":
         changes.update({"inbox": Contents(natural("input.inbox")), "wire": Wire(natural("input.wire"))})
     channel = any_channel("input")._replace(**changes)
