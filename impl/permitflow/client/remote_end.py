@@ -242,7 +242,8 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return
         self._is_writing_over = True
-        self._announce()
+        if self._is_patient:  # ``delivered`` waits for it
+            self._announce()
         if not self._session.is_acceptor:  # an acceptor's half closes with its status
             self._writing.ask_no_more()
         self._end_if_over()
