@@ -308,6 +308,31 @@ async def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
     assert network.connections == 2 + 3  # it may come whole the third time
 
 
+class AlteringNetwork(Network):
+    """What the next connections begin with is altered on the way: the exchange understands nothing of it."""
+
+    altered = 0
+
+    async def _serve(self, method: str, line: Line) -> None:
+        if not self.altered:
+            return await super()._serve(method, line)
+        self.altered -= 1
+        line.peer.give(UndecodableDataError(what="the first bytes", reason="they are another protocol's"))
+
+
+@simulated
+async def test_bytes_altered_in_front_of_a_resumption_end_nothing() -> None:
+    async with AlteringNetwork(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        assert (await receiver.receive()).payload == batch([1])
+        network.altered = 2
+        network.cut_all()
+        await sender.send(batch([2]))
+        assert (await receiver.receive()).payload == batch([2])
+        assert await _ended(sender, receiver)
+    assert (network.connections, network.altered) == (2 + 2 + 2, 0)
+
+
 class SleepingNetwork(Network):
     """Its exchange serves nobody before it is awake."""
 
