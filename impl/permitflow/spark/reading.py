@@ -10,8 +10,9 @@ rows; so a Unix socket's buffer is made small (of a TCP connection, the other en
 import logging
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -81,6 +82,20 @@ def paced(source: "BlockingSource", most_rows: int) -> "Iterator[JoinedChunks]":
                 yield received
         before, asked = asked, monotonic()
         rows = min(2 * rows, most_rows) if asked - before < _SOON_SECONDS else max(1, rows // 2)
+
+
+def first_copied(batches: "Generator[pa.RecordBatch, None, None]") -> "Iterator[pa.RecordBatch]":
+    """Yield a copy of the first batch, then the others as they are.
+
+    Spark keeps the first one until all are read, to look at its type.  Shared memory returns its space in order, so
+    that a first batch which lies there would keep all of it, and later messages would go over the socket.
+    """
+    import pyarrow as pa
+
+    memory = pa.default_cpu_memory_manager()
+    with closing(batches):
+        yield from (batch.copy_to(memory) for batch in islice(batches, 1))
+        yield from batches
 
 
 def spark_socket() -> socket.socket | None:

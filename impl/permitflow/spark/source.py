@@ -16,7 +16,7 @@ return when Spark's Python worker asks for the next batch.  "Handed to Spark" is
 worker and the JVM is made small; see ``permitflow.spark.reading``.
 """
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Generator, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -43,7 +43,7 @@ from permitflow.spark.options import (
     is_for_streams,
     refuse,
 )
-from permitflow.spark.reading import narrow_socket, opened, paced, read_range, rows_together, schema_of
+from permitflow.spark.reading import first_copied, narrow_socket, opened, paced, read_range, rows_together, schema_of
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -332,10 +332,10 @@ class ExchangeReader(DataSourceReader):
         """
         assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
         with earlier_attempts_named():
-            batches = self._batches(partition)
+            batches = first_copied(self._batches(partition))
             yield from batches if self._filter is None else map(self._filter.apply, batches)
 
-    def _batches(self, partition: ChannelPartition) -> "Iterator[pa.RecordBatch]":
+    def _batches(self, partition: ChannelPartition) -> "Generator[pa.RecordBatch, None, None]":
         if partition.ranges is None:
             yield from self._read_once(partition.channel, partition.log_id)
         for rows in partition.ranges or ():

@@ -13,7 +13,7 @@ and Spark calls it at each trigger, with or without new rows.  ``commit`` would 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from math import ceil
 from time import monotonic
@@ -35,7 +35,7 @@ from permitflow.spark.blocked_share import BlockedShare
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
-from permitflow.spark.reading import read_range
+from permitflow.spark.reading import first_copied, read_range
 from permitflow.spark.recording import SourceRecorder, recorded_task, recording
 from permitflow.spark.stream_planning import (
     LOSSES,
@@ -291,6 +291,9 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spec: RunTask of SparkMicroBatch.
         """
         assert isinstance(partition, ChannelRows)  # Spark passes the objects that partitions() returned
+        yield from first_copied(self._batches(partition))
+
+    def _batches(self, partition: ChannelRows) -> "Generator[pa.RecordBatch, None, None]":
         options = self._options
         for rows in partition.ranges:
             with (

@@ -148,6 +148,19 @@ def test_chunks_together_are_one_batch_of_half_the_window_at_most(options: Optio
     assert [batch.column("n").to_pylist() for batch in batches] == [[*range(128)], [*range(128, 256)]]
 
 
+def test_spark_keeps_the_first_batch_as_a_copy(options: Options) -> None:
+    """Spark holds it until all are read, and a message in shared memory that is held keeps all space behind it."""
+    single = {**options, "channels": "1", "row_permits": "100"}
+    (channel,) = channels_of(single)
+    produce(single, channel, [numbers(0, 64), numbers(64, 128)])
+    reader = PermitflowDataSource(single).reader(StructType().add("n", LongType()))
+    assert isinstance(reader, ExchangeReader)
+    first, second = reader.read(reader.partitions()[0])
+    assert [*first.column("n").to_pylist(), *second.column("n").to_pylist()] == [*range(128)]
+    parents = [batch.column("n").buffers()[1].parent for batch in (first, second)]  # the message that it is a part of
+    assert [parent is None for parent in parents] == [True, False]
+
+
 def test_a_slow_job_gets_short_batches(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow.spark.reading.monotonic", count(step=10).__next__)
     single = {**options, "channels": "1", "row_permits": "64"}

@@ -84,6 +84,15 @@ def acknowledged(options: Options, consumer: str = "") -> list[int]:
         return [each.acknowledged_row for each in line.positions(channels_of(options), consumer=consumer)]
 
 
+def test_spark_keeps_the_first_batch_of_a_task_as_a_copy(options: Options) -> None:
+    put(options, 0, 0, 200)
+    put(options, 1, 1000, 1100)
+    reader = reader_of(options)
+    start, end = reader.initialOffset(), reader.latestOffset(reader.initialOffset(), ReadMaxRows(300))
+    first, *_ = reader.read(reader.partitions(start, end)[0])
+    assert first["n"].buffers()[1].parent is None  # no part of a message
+
+
 def test_batches_can_be_read_again_and_are_acknowledged_later(
     options: Options,
 ) -> None:
