@@ -68,6 +68,13 @@ def test_a_stream_whose_beginning_was_only_late_goes_on() -> None:
     assert not outcome.broken
 
 
+def test_a_flipped_bit_in_front_of_a_resumption_ends_no_stream() -> None:
+    outcome = run_seed(3112, False, TCP)
+
+    assert outcome.seen["flip"] == 3
+    assert not outcome.broken
+
+
 def test_ctrl_c_shows_what_was_done_until_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
