@@ -5,8 +5,8 @@ import errno
 import socket
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from time import thread_time
 from typing import Any
 
@@ -80,6 +80,26 @@ class OneConnection(GrpcConnections):
         self.is_hung_up |= self.is_seen and name == PEER
         return self.is_hung_up
 
+    async def measured(self) -> None:
+        """Wait until its bytes were compared."""
+        before = self.measures
+        await until(lambda: self.measures > before + 1)
+
+    async def stays(self) -> None:
+        await self.measured()
+        assert not self.is_hung_up
+
+    async def goes(self) -> None:
+        await until(lambda: self.is_hung_up)
+
+
+@contextmanager
+def begun(peers: GrpcPeers, call: Call | None = None, *, is_stream: bool = True) -> Iterator[None]:
+    """A call of the peer that has said what it wants."""
+    with peers.call(CALLER, call or Call(), is_stream=is_stream) as begin:
+        begin()
+        yield
+
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +137,6 @@ async def written_on(made: socket.socket, first: bytes, then: bytes) -> None:
             await loop.sock_sendall(made, then)
 
 
-async def measured(connections: OneConnection) -> None:
-    """Wait until its bytes were compared."""
-    before = connections.measures
-    await until(lambda: connections.measures > before + 1)
-
-
 async def test_headers_that_are_too_long_once_are_told_and_no_more() -> None:
     async with looked_at(connections := OneConnection(is_here=True)) as peers:
         peers.note_excess(CALLER)
@@ -137,7 +151,7 @@ async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypa
         connections.is_here = True
         for _ in range(2):
             peers.note_excess(CALLER)
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
         looks = connections.looks
         await asyncio.sleep(0.02)
         assert connections.looks == looks, "once"
@@ -192,40 +206,32 @@ async def test_streams_at_its_port_of_another_address_are_not_judged(scheme: str
 async def test_messages_of_its_streams_are_not_of_a_first_one() -> None:
     connections, stream = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             stream.received_bytes = connections.came_bytes = 1 << 30
             with peers.call(CALLER, Call()):
                 stream.received_bytes += 1 << 30
                 connections.came_bytes += 1 << 30
-                await measured(connections)
-                assert not connections.is_hung_up
+                await connections.stays()
                 connections.came_bytes += 1 << 30
-                await until(lambda: connections.is_hung_up)
+                await connections.goes()
 
 
 async def test_what_its_streams_have_not_read_is_not_of_a_first_one() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
-            with peers.call(CALLER, Call()):
-                connections.came_bytes = MAX_MESSAGE_BYTES
-                await measured(connections)
-                assert not connections.is_hung_up
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers), peers.call(CALLER, Call()):
+            connections.came_bytes = MAX_MESSAGE_BYTES
+            await connections.stays()
 
 
 async def test_before_its_first_call_a_peer_sends_no_more_than_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """While others begin calls, it is measured as often as they are."""
     monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         with peers.call("ipv4:127.0.0.1:4243", Call()):
             connections.came_bytes = FRAMES_BYTES
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
             connections.came_bytes += 1
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 async def test_a_connection_is_sought_while_its_first_message_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +239,7 @@ async def test_a_connection_is_sought_while_its_first_message_comes(monkeypatch:
     async with looked_at(connections := OneConnection()) as peers:
         with peers.call(CALLER, Call()):
             connections.is_here, connections.came_bytes = True, FRAMES_BYTES + 1
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 async def test_who_was_hung_up_on_leaves_its_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +248,7 @@ async def test_who_was_hung_up_on_leaves_its_place_at_once(monkeypatch: pytest.M
     async with looked_at(connections, admission) as peers:
         with peers.call(CALLER, Call()):
             connections.came_bytes = FRAMES_BYTES + 1
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
             connections.is_here = False
             await until(lambda: admission.connections == 0)
 
@@ -253,11 +259,10 @@ async def test_who_has_called_before_a_look_is_admitted_before_newcomers() -> No
             come, gone, _ = super().look()
             return Look([Name(PEER.host, 4_243) for _ in come] + come, gone)
 
-    connections = TwoConnections()
-    async with looked_at(connections, Admission(Limits(max_connections=1))) as peers:
+    async with looked_at(connections := TwoConnections(), Admission(Limits(max_connections=1))) as peers:
         with peers.call(CALLER, Call()):
             connections.is_here = True
-            await measured(connections)
+            await connections.measured()
             assert connections.measures
             assert not connections.is_hung_up
 
@@ -310,8 +315,8 @@ async def test_streams_that_are_over_take_little_memory() -> None:
         tracemalloc.start()
         try:
             for _ in range(5_000):
-                with peers.call(CALLER, Call()) as begin:
-                    begin()
+                with begun(peers):
+                    pass
             assert tracemalloc.get_traced_memory()[0] < 100_000
         finally:
             tracemalloc.stop()
@@ -324,21 +329,17 @@ async def test_what_came_before_a_call_is_not_of_its_message() -> None:
             former.received_bytes = 1
         connections.came_bytes = 2 * FRAMES_BYTES  # pings, in a long time
         with peers.call(CALLER, Call()):
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
             connections.came_bytes += FRAMES_BYTES + 1
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 async def test_pings_beside_a_silent_call_are_not_of_the_next_one() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call(), is_stream=False) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers, is_stream=False):
             connections.came_bytes = MOST_REQUEST_BYTES + BURST_BYTES  # in days
             with peers.call(CALLER, Call()):
-                await measured(connections)
-                assert not connections.is_hung_up
+                await connections.stays()
 
 
 async def test_what_came_before_older_calls_is_not_of_a_message() -> None:
@@ -353,31 +354,28 @@ async def test_what_came_before_older_calls_is_not_of_a_message() -> None:
                 last = ExitStack()
                 last.enter_context(peers.call(CALLER, Call()))
             connections.came_bytes += FRAMES_BYTES // 2
-            await measured(connections)
+            await connections.measured()
         last.close()
         assert not connections.is_hung_up
 
 
 async def test_what_came_before_its_first_call_is_of_its_message() -> None:
     """The exchange hears of the call later than the kernel of its bytes."""
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         connections.came_bytes = FRAMES_BYTES + 1
         with peers.call(CALLER, Call()):
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
 async def test_calls_that_began_before_a_look_are_counted() -> None:
     connections, stream = OneConnection(), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             await until(lambda: connections.looks > 2)
             connections.is_here = True
             stream.received_bytes = connections.came_bytes = 1 << 30
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
@@ -385,25 +383,21 @@ async def test_a_handshake_of_tls_is_no_noise() -> None:
     connections = OneConnection(is_here=True)
     async with looked_at(connections, Admission(Limits(max_failures_per_peer=1))):
         connections.came_bytes = 60 << 10  # with a chain of certificates
-        await measured(connections)
-        assert not connections.is_hung_up
+        await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_who_sends_what_is_no_message_is_shut_out() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers):
             connections.came_bytes = OF_STREAM_BYTES + BURST_BYTES
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
             connections.came_bytes += 2 * BURST_BYTES
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
             assert connections.dropped == (PEER.host,)
         # One that the kernel had already let in.
         connections.came_bytes, connections.is_seen, connections.is_hung_up = 0, False, False
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
 
 
 @simulated
@@ -429,25 +423,21 @@ async def test_who_floods_on_many_short_connections_is_shut_out(monkeypatch: pyt
 
 @pytest.mark.usefixtures("often")
 async def test_an_open_stream_goes_on_though_its_peer_is_shut_out() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         connections.came_bytes = 1 << 30
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
         connections.is_here = False
         await until(lambda: not connections.is_seen)
         connections.came_bytes, connections.is_hung_up = 0, False
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+        with begun(peers):
             connections.is_here = True
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_a_peer_is_let_in_again_though_a_look_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "_MOST_SHUT_OUT_SECONDS", 0.05)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections):
+    async with looked_at(connections := OneConnection(is_here=True)):
         connections.came_bytes = 1 << 30
         await until(lambda: bool(connections.dropped))
         connections.can_drop = connections.is_here = False
@@ -459,16 +449,14 @@ async def test_a_peer_is_let_in_again_though_a_look_failed(monkeypatch: pytest.M
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(("is_stream", "has_written"), [(False, True), (True, False)])
 async def test_calls_that_cost_nothing_allow_no_noise(is_stream: bool, has_written: bool) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         for _ in range(3):
             call = Call()
             call.has_written = has_written
-            with peers.call(CALLER, call, is_stream=is_stream) as begin:
-                begin()
+            with begun(peers, call, is_stream=is_stream):
                 connections.came_bytes += BURST_BYTES
-                await measured(connections)
-        await until(lambda: connections.is_hung_up)
+                await connections.measured()
+        await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
@@ -477,24 +465,22 @@ async def test_open_calls_that_cost_nothing_allow_little_noise(is_stream: bool, 
     connections, call = OneConnection(is_here=True), Call()
     call.has_written = has_written
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, call, is_stream=is_stream) as begin:
-            begin()
+        with begun(peers, call, is_stream=is_stream):
             connections.came_bytes = MOST_REQUEST_BYTES + 2 * BURST_BYTES
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_many_open_calls_that_cost_nothing_allow_little_noise(is_stream: bool) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         with ExitStack() as stack:
             for _ in range(MOST_CALLS):
                 call = Call()
                 call.has_written = not is_stream
-                stack.enter_context(peers.call(CALLER, call, is_stream=is_stream))()
+                stack.enter_context(begun(peers, call, is_stream=is_stream))
             connections.came_bytes = MOST_UNREAD_BYTES + 2 * BURST_BYTES
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
@@ -503,11 +489,9 @@ async def test_a_request_or_a_first_message_that_waits_is_no_noise(is_stream: bo
     connections, call = OneConnection(is_here=True), Call()
     call.has_written = not is_stream
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, call, is_stream=is_stream) as begin:
-            begin()
+        with begun(peers, call, is_stream=is_stream):
             connections.came_bytes = BURST_BYTES + (FRAMES_BYTES if is_stream else MOST_REQUEST_BYTES)
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @simulated
@@ -543,13 +527,12 @@ async def test_what_is_of_no_request_does_not_wait(what: str, monkeypatch: pytes
     async with looked_at(connections) as peers:
         with ExitStack() as stack:
             if what == "former":
-                with peers.call(CALLER, other, is_stream=False) as begin:
-                    begin()
+                with begun(peers, other, is_stream=False):
                     connections.came_bytes = 1 << 20
                     await asyncio.sleep(1.0)
             if what == "stream":
-                stack.enter_context(peers.call(CALLER, Call()))()
-            stack.enter_context(peers.call(CALLER, call, is_stream=False))()
+                stack.enter_context(begun(peers))
+            stack.enter_context(begun(peers, call, is_stream=False))
             for _ in range(80):
                 await asyncio.sleep(1.0)
                 connections.came_bytes += (20 << 10) if what == "former" else 50 << 10
@@ -584,8 +567,7 @@ class Several(OneConnection):
 @simulated
 async def test_of_requests_that_wait_the_longest_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_peers, "_MOST_WAITING_BYTES", 3 << 20)
-    connections = Several(4)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := Several(4)) as peers:
         with ExitStack() as stack:
             for name, size in zip(connections.came, (1 << 20, 2 << 20, 3 << 20, 1 << 20), strict=True):
                 stack.enter_context(peers.call(f"ipv4:{name.host}:1", Call(), is_stream=False))()
@@ -598,55 +580,47 @@ async def test_of_requests_that_wait_the_longest_are_given_up(monkeypatch: pytes
 async def test_framing_of_many_short_messages_is_no_noise() -> None:
     connections, stream = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             stream.received_messages = 2 << 20
             stream.received_bytes = stream.received_messages * 300
             connections.came_bytes = stream.received_messages * 336
-            await measured(connections)
+            await connections.measured()
             connections.came_bytes += MOST_UNREAD_BYTES
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_slow_feedback_leaves_streams_what_they_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin, monkeypatch.context() as patch:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers), monkeypatch.context() as patch:
             patch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", 1 << 40)  # hours in a moment
             connections.came_bytes = OF_STREAM_BYTES
-            await measured(connections)
+            await connections.measured()
             patch.undo()
             connections.came_bytes += MOST_UNREAD_BYTES
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_what_is_under_way_when_a_stream_ends_is_no_noise(is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 3_600.0 if is_late else 0.0)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers):
+            pass
         if is_late:
-            await measured(connections)
+            await connections.measured()
         connections.came_bytes = MOST_UNREAD_BYTES
-        await measured(connections)
-        assert not connections.is_hung_up
+        await connections.stays()
         connections.came_bytes += OF_STREAM_BYTES + 2 * BURST_BYTES
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
 
 
 @simulated
 async def test_what_comes_of_an_ended_stream_after_a_silence_is_no_noise() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers):
+            pass
         await asyncio.sleep(2 * SILENCE_SECONDS)
         connections.came_bytes = MOST_UNREAD_BYTES
         await asyncio.sleep(2 * SILENCE_SECONDS)
@@ -655,10 +629,8 @@ async def test_what_comes_of_an_ended_stream_after_a_silence_is_no_noise() -> No
 
 @simulated
 async def test_room_that_a_fast_consumer_gives_back_is_no_noise() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers):
             for _ in range(600):
                 connections.taken_bytes += 1 << 30
                 connections.came_bytes += 1 << 22
@@ -667,50 +639,44 @@ async def test_room_that_a_fast_consumer_gives_back_is_no_noise() -> None:
             await asyncio.sleep(1.0)
             assert not connections.is_hung_up
             connections.came_bytes += 2 * BURST_BYTES
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
 async def test_what_an_ended_stream_left_takes_no_room_of_others() -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         with peers.call(CALLER, Call()) as begin_other, pytest.MonkeyPatch.context() as patch:
             begin_other()
             patch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
-            with peers.call(CALLER, Call()) as begin:
-                begin()
+            with begun(peers):
                 connections.came_bytes = MOST_UNREAD_BYTES
-                await measured(connections)
-            await measured(connections)
+                await connections.measured()
+            await connections.measured()
             connections.came_bytes += MOST_UNREAD_BYTES
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_an_ended_stream_leaves_no_more_than_it_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers):
+            pass
         connections.came_bytes = OF_STREAM_BYTES + 2 * BURST_BYTES
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
 
 
 async def test_what_an_ended_stream_left_is_not_of_a_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_peers, "_UNDER_WAY_SECONDS", 0.0)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         with ExitStack() as stack:
             stream = stack.enter_context(ExitStack())
-            stream.enter_context(peers.call(CALLER, Call()))()
+            stream.enter_context(begun(peers))
             stack.enter_context(peers.call(CALLER, Call()))
             connections.came_bytes = MOST_UNREAD_BYTES
-            await measured(connections)
+            await connections.measured()
             stream.close()
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
@@ -719,14 +685,12 @@ async def test_calls_of_who_cannot_be_seen_yet_are_counted() -> None:
     connections, call = OneConnection(), Call()
     connections.is_blind = True
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, call) as begin:
-            begin()
+        with begun(peers, call):
             call.received_bytes = connections.came_bytes = 2 * FRAMES_BYTES
         looks = connections.looks
         await until(lambda: connections.looks > looks)
         connections.is_blind, connections.is_here = False, True
-        await measured(connections)
-        assert not connections.is_hung_up
+        await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
@@ -767,38 +731,32 @@ class Again(OneConnection):
 async def test_calls_of_a_name_that_has_come_again_are_counted() -> None:
     connections, stream = Again(), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             connections.is_again = True
-            await measured(connections)
+            await connections.measured()
             stream.received_bytes = connections.came_bytes = 1 << 30
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_a_call_is_counted_that_ended_before_its_name_was_seen_again() -> None:
     connections, stream = Again(), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             stream.received_bytes = connections.came_bytes = 1 << 30
         connections.is_again = True
-        await measured(connections)
-        assert not connections.is_hung_up
+        await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_noise_is_not_forgiven_to_who_dials_again_from_its_port() -> None:
-    connections = Again()
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := Again()) as peers:
         for _ in range(2):
-            with peers.call(CALLER, Call(), is_stream=False) as begin:
-                begin()
+            with begun(peers, is_stream=False):
                 connections.came_bytes = MOST_REQUEST_BYTES + BURST_BYTES
-                await measured(connections)
+                await connections.measured()
                 connections.is_again, connections.came_bytes = True, 0
-                await measured(connections)
+                await connections.measured()
         assert connections.is_hung_up
 
 
@@ -814,8 +772,7 @@ async def test_what_waited_of_the_former_connection_excuses_nothing(what: str, m
         for _ in range(4_000 if what == "headers" else 0):
             with peers.call(CALLER, heard):
                 pass
-        with peers.call(CALLER, Call(), is_stream=False) as begin:
-            begin()
+        with begun(peers, is_stream=False):
             connections.is_again, connections.came_bytes = True, 0
             await asyncio.sleep(1.0)
             connections.came_bytes = 3 << 19
@@ -828,18 +785,16 @@ async def test_what_waited_of_the_former_connection_excuses_nothing(what: str, m
 async def test_messages_are_counted_of_who_came_again_twice_unmeasured() -> None:
     connections, stream = Again(), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             stream.received_bytes = connections.came_bytes = 1 << 30
-            await measured(connections)
+            await connections.measured()
             connections.is_measurable = False
             for _ in range(2):
                 connections.is_again = True
                 await until(lambda: not connections.is_again)
             stream.received_bytes += connections.came_bytes
             connections.is_measurable = True
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
@@ -848,41 +803,36 @@ async def test_messages_of_the_former_connection_excuse_no_noise(is_open: bool) 
     connections, stream = Again(), Call()
     async with looked_at(connections) as peers:
         with ExitStack() as stack:
-            stack.enter_context(peers.call(CALLER, stream))()
+            stack.enter_context(begun(peers, stream))
             stream.received_bytes = connections.came_bytes = 1 << 30
-            await measured(connections)
+            await connections.measured()
             if not is_open:
                 stack.close()
             connections.is_again, connections.came_bytes = True, 0
-            await measured(connections)
+            await connections.measured()
             connections.came_bytes = OF_STREAM_BYTES + 2 * BURST_BYTES
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
 async def test_who_comes_again_without_a_call_is_held_to_a_handshake() -> None:
-    connections = Again()
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call()) as begin:
-            begin()
-            await measured(connections)
+    async with looked_at(connections := Again()) as peers:
+        with begun(peers):
+            await connections.measured()
         connections.is_again = True
-        await measured(connections)
+        await connections.measured()
         connections.came_bytes = 2 * FRAMES_BYTES
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
 
 
 @pytest.mark.usefixtures("often")
 async def test_what_the_former_connection_took_is_no_noise_of_the_next() -> None:
-    connections = Again()
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call(), is_stream=False) as begin:
-            begin()
+    async with looked_at(connections := Again()) as peers:
+        with begun(peers, is_stream=False):
             connections.taken_bytes = 1 << 40
-            await measured(connections)
+            await connections.measured()
             connections.is_again, connections.taken_bytes = True, 0
-            await measured(connections)
-            assert not connections.is_hung_up
+            await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
@@ -893,7 +843,7 @@ async def test_a_name_that_comes_again_and_is_refused_is_no_fault() -> None:
     await turns()
     with peers.call(CALLER, Call()), peers.call("ipv4:127.0.0.2:1", Call()):
         connections.is_again = True
-        await until(lambda: connections.is_hung_up)
+        await connections.goes()
         before = connections.measures
         await until(lambda: following.done() or connections.measures > before + 10)
         assert not following.done()
@@ -905,14 +855,12 @@ async def test_a_name_that_comes_again_and_is_refused_is_no_fault() -> None:
 async def test_messages_and_what_streams_leave_unread_are_no_noise() -> None:
     connections, stream = OneConnection(is_here=True), Call()
     async with looked_at(connections) as peers:
-        with peers.call(CALLER, stream) as begin:
-            begin()
+        with begun(peers, stream):
             connections.came_bytes = 1 << 30
             stream.received_bytes = connections.came_bytes * 99 // 100
             connections.came_bytes += OF_STREAM_BYTES
-            await measured(connections)
-        await measured(connections)
-        assert not connections.is_hung_up
+            await connections.measured()
+        await connections.stays()
 
 
 async def test_a_slow_connection_stays_though_its_peer_is_shut_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -933,32 +881,27 @@ async def test_a_slow_connection_stays_though_its_peer_is_shut_out(monkeypatch: 
 
     connections, admission = Slow(is_here=True), Admission(Limits())
     async with looked_at(connections, admission) as peers:
-        with peers.call(CALLER, Call(), is_stream=False) as begin:
-            begin()
+        with begun(peers, is_stream=False):
             admission.noise(CALLER, 1 << 30)
             for _ in range(2):
-                await measured(connections)
-            assert not connections.is_hung_up
+                await connections.stays()
 
 
 @pytest.mark.usefixtures("often")
 async def test_a_quiet_time_allows_no_noise_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
-        with peers.call(CALLER, Call(), is_stream=False) as begin, monkeypatch.context() as patch:
-            begin()
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
+        with begun(peers, is_stream=False), monkeypatch.context() as patch:
             patch.setattr(grpc_peers, "_QUIET_BYTES_PER_SECOND", 1 << 40)  # hours in a moment
-            await measured(connections)
+            await connections.measured()
             patch.undo()
             connections.came_bytes = 1 << 30
-            await until(lambda: connections.is_hung_up)
+            await connections.goes()
 
 
 async def test_a_peer_is_let_in_in_time_though_looks_are_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
     monkeypatch.setattr(admission, "_MOST_SHUT_OUT_SECONDS", 0.05)
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections) as peers:
+    async with looked_at(connections := OneConnection(is_here=True)) as peers:
         with peers.call(CALLER, Call()):
             connections.came_bytes = 1 << 30
             await until(lambda: bool(connections.dropped))
@@ -996,8 +939,8 @@ async def test_who_makes_many_calls_that_say_nothing_is_shut_out(monkeypatch: py
 
 @simulated
 async def test_unheard_calls_at_the_limit_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections, failing_in(Limits(max_failures_per_peer=100), monkeypatch)) as peers:
+    admission = failing_in(Limits(max_failures_per_peer=100), monkeypatch)
+    async with looked_at(connections := OneConnection(is_here=True), admission) as peers:
         for _ in range(30):
             end_unheard(peers, 99)
             await asyncio.sleep(1.0)
@@ -1006,8 +949,8 @@ async def test_unheard_calls_at_the_limit_are_no_fault(monkeypatch: pytest.Monke
 
 @simulated
 async def test_who_goes_on_with_unheard_calls_is_shut_out_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    connections = OneConnection(is_here=True)
-    async with looked_at(connections, failing_in(Limits(max_failures_per_peer=1), monkeypatch)) as peers:
+    admission = failing_in(Limits(max_failures_per_peer=1), monkeypatch)
+    async with looked_at(connections := OneConnection(is_here=True), admission) as peers:
         end_unheard(peers, 6)
         end_unheard(peers, 2)
         await asyncio.sleep(2.99)
