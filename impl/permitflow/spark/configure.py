@@ -136,9 +136,11 @@ def configuration(
 def settings_of(builder: SparkSession.Builder) -> dict[str, str]:
     """The settings that a session of this builder would get.
 
-    A later source wins, as in Spark: ``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``, a running context, the builder.
+    A later source wins, as in Spark: ``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``, ``spark-submit``, a running
+    context, the builder.
     """
-    return {**_from_file(), **_from_submit_arguments(), **_from_running_context(), **_from_builder(builder)}
+    started = {**_from_file(), **_from_submit_arguments(), **_from_spark_submit(), **_from_running_context()}
+    return {**started, **_from_builder(builder)}
 
 
 def master_of(settings: Mapping[str, str]) -> str | None:
@@ -176,6 +178,17 @@ def _from_submit_arguments() -> dict[str, str]:
         elif word == "--master":
             found["spark.master"] = following
     return found
+
+
+def _from_spark_submit() -> dict[str, str]:
+    """What the command's JVM has been told, if it is that which has started this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    # PySpark has no public method that connects to the JVM, and a context would fix all settings.
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _from_file() -> dict[str, str]:

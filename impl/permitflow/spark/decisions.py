@@ -9,6 +9,7 @@ and forgets it once every exchange has published.
 
 import json
 import os
+import re
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from permitflow.stream.control import StagedPart
 
 _FOLDER = "permitflow"
 _SUFFIX = ".json"
+_S3_OF_HADOOP = re.compile("^s3[an]:")
+"""How Spark's checkpoints call S3."""
 
 
 class Decision(NamedTuple):
@@ -40,7 +43,7 @@ class Decisions:
     """The decisions of a query that are not carried out yet, each a file in a folder of its checkpoint."""
 
     def __init__(self, checkpoint: str) -> None:
-        """Use a path, or an address of a file system that PyArrow reaches, such as ``s3://bucket/folder``.
+        """Use a path, or an address of a file system that PyArrow reaches, such as ``s3a://bucket/folder``.
 
         Raises:
             CheckpointError: there is no such file system.
@@ -51,7 +54,7 @@ class Decisions:
         self._checkpoint = checkpoint
         try:
             if ":" in checkpoint.partition("/")[0]:
-                self._files, folder = FileSystem.from_uri(checkpoint)
+                self._files, folder = FileSystem.from_uri(re.sub(_S3_OF_HADOOP, "s3:", checkpoint))
             else:
                 self._files, folder = LocalFileSystem(), checkpoint
         except (ArrowInvalid, OSError, ImportError) as error:

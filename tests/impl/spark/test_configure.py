@@ -1,6 +1,8 @@
 """What ``configure`` sets, keeps and says."""
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from permitflow.errors import InvalidParametersError
 from permitflow.spark import Configuration, configuration, configure
-from tests.impl.spark.conftest import Driver
+from tests.impl.spark.conftest import SPARK, Driver
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -64,6 +66,27 @@ def test_user_settings_stay_in_every_place_where_spark_reads_them(
     assert [(setting.key, setting.value) for setting in chosen.kept] == [(SOCKET, "false")]
     assert {setting.key for setting in chosen.applied} == {BATCH_ROWS, BATCH_BYTES, "PYSPARK_PYTHON"}
     assert f"kept  {SOCKET}=false, although: the kernel" in str(chosen)
+
+
+SUBMITTED = """
+import json
+from pyspark.sql import SparkSession
+from permitflow.spark import configuration
+chosen = configuration(SparkSession.builder, channels=2)
+print(json.dumps([[each.key for each in chosen.applied], [each.key for each in chosen.kept]]))
+"""
+
+
+def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(SUBMITTED)
+    told = ["--master", "spark://nowhere:7077", "--conf", f"{SOCKET}=false", "--conf", f"{BATCH_ROWS}=100"]
+    command = [str(SPARK / "bin/spark-submit"), *told, str(job)]
+    environment = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=True, env={**os.environ, **environment}
+    )
+    assert json.loads(done.stdout) == [[BATCH_BYTES], [SOCKET, BATCH_ROWS]]
 
 
 @pytest.mark.parametrize(("row_permits", "rows"), [(262_144, "65536"), (4, "1")])

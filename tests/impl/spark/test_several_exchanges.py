@@ -183,6 +183,11 @@ async def test_what_an_exchange_has_lost_comes_with_the_next_run(tmp_path: Path)
         assert divided.published == [1, 2, 1]
 
 
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_s3_has_its_names_of_hadoop(scheme: str) -> None:
+    Decisions(f"{scheme}://bucket/folder?region=eu-central-1")
+
+
 class KilledError(Exception):
     """The driver is no more."""
 
