@@ -1,11 +1,24 @@
 """Spark's attempts at a task: the error of the last one is the job's, and need not be the one that explains it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
 
 from permitflow.errors import PeerGoneError, TaskRetryError
+from permitflow.spark.options import refuse
+
+
+def require_attempts(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Refuse to commit a micro-batch without an attempt at one of its tasks: nobody has had the task's rows.
+
+    Raises:
+        InvalidOptionError: there is none, as with ``trigger(continuous=...)``: Spark calls no writer in Python then.
+    """
+    if any(message is None for message in messages):
+        reason = "hands no rows to a sink in Python, so nothing is written: use trigger(processingTime='0 seconds')"
+        refuse("trigger", "continuous", reason)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.names import spread_over
-from permitflow.spark.attempts import earlier_attempts_named
+from permitflow.spark.attempts import earlier_attempts_named, require_attempts
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import AWAY, Patience, in_words, is_away
@@ -829,10 +829,12 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
         """Publish a micro-batch; driver side, after all tasks have succeeded, and again if the driver crashes then.
 
         Raises:
+            InvalidOptionError: Spark has handed no rows over; the trigger is continuous.
             StagedPartError: the exchange has lost staged rows; nothing was published.
             BatchOrderError: a later batch of this query was published before; nothing was published.
             PermitflowError: the exchange did not answer for ``timeout_seconds``.
         """
+        require_attempts(messages)
         staged = _staged(messages)
         if staged:  # a batch without tasks has no rows
             self._publish(BatchKey(query=staged[0].query, batch=batchId), staged)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
 from permitflow.client import ChannelState, Retention
@@ -22,11 +22,13 @@ from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import (
     BatchOrderError,
     ChannelAbortedError,
+    InvalidOptionError,
     PeerGoneError,
     StagedPartError,
     UnknownBatchError,
 )
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.calls.source import GrpcDataSource
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.schema import arrow_schema
@@ -170,6 +172,13 @@ def streaming(options: Options) -> StagedStreamWriter:
     return writer
 
 
+def calling() -> DataSourceStreamWriter:
+    """The same for a service's method."""
+    service = {"address": "127.0.0.1:1", "method": "s.S/M", "repeatable": "true"}
+    functions = {"serializer": "json:dumps", "deserializer": "json:loads", "message": "json:dumps"}
+    return GrpcDataSource({**service, **functions}).streamWriter(SCHEMA, overwrite=False)
+
+
 def batches(*numbers: int) -> Iterator[pa.RecordBatch]:
     return iter([pa.record_batch({"id": pa.array(numbers, pa.int64())})] if numbers else [])
 
@@ -208,6 +217,12 @@ def test_abort_gives_up_what_is_staged_and_never_what_is_published(replay_option
         writer.commit([given_up], 1)
     writer.commit([writer.write(batches(2))], 1)
     assert published(replay_options) == [[1, 2], []]
+
+
+def test_a_batch_of_which_spark_hands_no_rows_over_is_refused(replay_options: Options) -> None:
+    for writer in (streaming(replay_options), calling()):
+        with pytest.raises(InvalidOptionError, match=r"'trigger' hands no rows to a sink in Python.*: 'continuous'"):
+            writer.commit([None, None], 0)
 
 
 def test_a_late_abort_of_a_dead_driver_leaves_the_next_one_alone(replay_options: Options, task: Task) -> None:

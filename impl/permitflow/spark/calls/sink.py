@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.errors import EarlyAnswerError
+from permitflow.spark.attempts import require_attempts
 from permitflow.spark.calls.attempts import Attempts
 from permitflow.spark.calls.messages import Messages, Method, method_of, require_channel
 from permitflow.spark.calls.metadata import Metadata, sent_with
@@ -184,7 +185,12 @@ class CallStreamWriter(_Sending, DataSourceStreamArrowWriter):
     """Writes a streaming query, at least once: a batch is written again after a crash."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do, because every call was answered."""
+        """Nothing is left to do, because every call was answered.
+
+        Raises:
+            InvalidOptionError: Spark has handed no rows over; the trigger is continuous.
+        """
+        require_attempts(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Say how many rows cannot be taken back."""
