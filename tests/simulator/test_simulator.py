@@ -56,9 +56,8 @@ def test_an_exchange_that_starts_after_all_others_are_over_ends() -> None:
     assert not outcome.broken
 
 
-@pytest.mark.parametrize("seed", [5250, 5794, 32440])
-def test_a_stream_that_is_cancelled_twice_leaves_no_task(seed: int) -> None:
-    assert not run_seed(seed, False, TCP).broken
+def test_a_stream_that_is_cancelled_twice_leaves_no_task() -> None:
+    assert not run_seed(5250, False, TCP).broken
 
 
 def test_a_stream_whose_beginning_was_only_late_goes_on() -> None:
