@@ -52,27 +52,6 @@ def test_a_live_graph_is_told_with_its_argument(command: Command, report: Report
     assert report("check", "graph", LIVE)[1]["run"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["graph"], "graph needs a file: `permitflow check graph loop.toml`"),
-        (
-            ["graph", LOOP, "--row-permits", "8"],
-            "--row-permits belongs to numbers of your own: leave it away, or what is named",
-        ),
-        (["graph", "nowhere.toml"], "nowhere.toml: cannot be read: No such file"),
-        (["graph", str(GRAPHS.parent / "orders.toml")], "describes a channel: `permitflow check "),
-        ([LOOP], "describes a graph of stages: `permitflow check graph "),
-        ([LOOP, LIVE], "one file at a time"),
-    ],
-    ids=["no file", "other options", "nowhere", "a channel", "without the word", "two files"],
-)
-def test_other_input_is_refused_with_what_to_do(command: Command, arguments: list[str], complaint: str) -> None:
-    code, _, stderr = command("check", *arguments)
-    assert code == 2
-    assert complaint in stderr
-
-
 def test_without_networkx_it_says_what_to_install(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     code, _, stderr = command("check", "graph", LOOP)
@@ -80,12 +59,9 @@ def test_without_networkx_it_says_what_to_install(command: Command, monkeypatch:
     assert "networkx is not installed, but this command needs it: install permitflow[graphs]" in stderr
 
 
-def test_explain_draws_a_graph_that_it_is_given(report: Report, command: Command, tmp_path: Path) -> None:
+def test_explain_draws_a_graph_that_it_is_given(report: Report, tmp_path: Path) -> None:
     page = tmp_path / "loop.html"
     code, document = report("explain", LOOP, "-o", str(page))
     assert (code, document["verdict"], document["files"]) == (0, "deadlock", [str(page)])
     assert "A loop that is fed from outside" in page.read_text(encoding="utf-8")
     assert report("explain", "graph", LOOP, "-o", str(page))[1] == document
-    code, _, stderr = command("explain", LOOP, "--row-permits", "8")
-    assert code == 2
-    assert "--row-permits belongs to numbers of your own" in stderr

@@ -12,7 +12,7 @@ from tests.permitflow_tools.cli.conftest import Command
 from tools.cli_reference import commands
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
-ORDERS, GRID = "orders.toml", "grid.toml"
+ORDERS, GRID, LOOP = "orders.toml", "grid.toml", "loop.toml"
 GATE = "check gate --inputs 2 --exclusive 0 --floating 1"
 QUEUE = "permitflow_testing.examples.queues:QueueChannel"
 OWN = "tests.support.own_model"
@@ -50,6 +50,13 @@ REFUSED = {
     "check gate --inputs 2 --exclusive 0": "--floating is missing",
     f"{GATE} --flush-idle": "--flush-idle belongs to numbers of your own",
     "check --inputs 2": "--inputs belongs to a gate",
+    "check graph": "graph needs a file: `permitflow check graph loop.toml`",
+    f"check graph {LOOP} --row-permits 8": "--row-permits belongs to numbers of your own: leave it away, or what",
+    "check graph nowhere.toml": "nowhere.toml: cannot be read: No such file",
+    f"check graph {ORDERS}": "describes a channel: `permitflow check ",
+    f"check {LOOP}": "describes a graph of stages: `permitflow check graph ",
+    f"check {LOOP} {ORDERS}": "one file at a time",
+    f"explain {LOOP} --row-permits 8": "--row-permits belongs to numbers of your own",
     "explain tests.support.exiting_module:SYSTEM": "exiting_module:SYSTEM cannot be imported: SystemExit: 0",
     "conform tests.support.exiting_module:Queue": "exiting_module:Queue cannot be imported: SystemExit: 0",
     f"check {OWN}:CALLS --sweep permit_batch=1": "--sweep belongs to a file whose numbers vary",
@@ -84,6 +91,7 @@ REFUSED = {
     f"{KEEPING} --target-latency 1s": "--target-latency: not with --retention replay",
     "serve --stream a --address 0.0.0.0:0": "--address: 0.0.0.0:0 must be on the loopback, as 127.0.0.1, "
     "because other hosts reach it and there is no TLS",
+    "serve --stream a --ui 0.0.0.0:0": "--ui: 0.0.0.0:0 is not on the loopback, so it needs --tls-cert",
     "serve --stream a --tls-cert /nowhere": "--tls-cert: /nowhere must be a file that can be read (No such file or "
     "directory)",
     "serve --stream a --tls-key /nowhere": "--tls-key: /nowhere needs the certificate beside it",
@@ -296,8 +304,8 @@ def test_an_option_that_must_be_above_zero_is_named() -> None:
 def test_what_cannot_be_used_is_named_with_its_rule(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    for name in ORDERS, GRID:
-        (tmp_path / name).symlink_to(EXAMPLES / name)
+    for name in ORDERS, GRID, LOOP:
+        (tmp_path / name).symlink_to(next(EXAMPLES.rglob(name)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # where conform looks for modules
     code, stdout, stderr = command(*shlex.split(line))
@@ -305,4 +313,4 @@ def test_what_cannot_be_used_is_named_with_its_rule(
     said = " ".join(stderr.split())
     assert [part for part in REFUSED[line].split(" … ") if part.strip() not in said] == []
     assert "Traceback" not in stderr
-    assert {path.name for path in tmp_path.iterdir()} == {ORDERS, GRID}
+    assert {path.name for path in tmp_path.iterdir()} == {ORDERS, GRID, LOOP}

@@ -391,13 +391,6 @@ def test_an_address_in_use_is_told_before_any_is_announced(command: Command, tmp
     assert option in stderr
 
 
-def test_a_page_for_other_hosts_needs_tls(command: Command) -> None:
-    code, _, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", "--ui", "0.0.0.0:0")
-    assert code == 2
-    assert "--ui" in stderr
-    assert "needs --tls-cert" in stderr
-
-
 async def test_a_reader_of_metrics_is_told_that_the_exchange_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow.metrics._LONGEST_ANSWER_SECONDS", 0.01)
 
