@@ -1,7 +1,7 @@
 """Errors of this package, which Spark passes on as text: how they are told to it, and found in it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -31,9 +31,9 @@ def cause_of(error: BaseException) -> type[PermitflowError] | None:
 
 
 def told_in_words(planning: Callable[P, T]) -> Callable[P, T]:
-    """A method in which Spark plans a query: its errors have their words alone, without the calls that led to them.
+    """A method that Spark calls: its errors have their words alone, without the calls that led to them.
 
-    Spark's message has the whole traceback of the process that plans, and the words behind it.
+    Spark's message has the whole traceback of its Python process, and the words behind it.
     """
 
     @wraps(planning)
@@ -44,3 +44,16 @@ def told_in_words(planning: Callable[P, T]) -> Callable[P, T]:
             raise error.with_traceback(None) from None
 
     return plan
+
+
+def read_in_words(reading: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """The same of a method that yields a task's rows."""
+
+    @wraps(reading)
+    def read(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        try:
+            yield from reading(*args, **kwargs)
+        except PermitflowError as error:
+            raise error.with_traceback(None) from None
+
+    return read

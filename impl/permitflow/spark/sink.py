@@ -80,6 +80,7 @@ from permitflow.errors import (
 )
 from permitflow.names import spread_over
 from permitflow.spark.attempts import earlier_attempts_named, require_attempts
+from permitflow.spark.causes import told_in_words
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import AWAY, Patience, in_words, is_away
@@ -503,6 +504,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         self._since = _beginnings(channels)
         self._is_kept = bool(self._since)
 
+    @told_in_words
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
@@ -519,6 +521,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         with earlier_attempts_named():
             return self.send(iterator, context, attempt=attempt)
 
+    @told_in_words
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
@@ -765,6 +768,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
             if self._options.publication is None:
                 _require_producible(told)
 
+    @told_in_words
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
@@ -775,6 +779,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         """
         return self._stage(iterator, self._key, _context())
 
+    @told_in_words
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the tasks' staged rows, and end the channels; driver side, once, after all have succeeded.
 
@@ -814,6 +819,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
 class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
     """Writes a streaming query.  Built in a planning process; used in the workers, and in one that commits."""
 
+    @told_in_words
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition of a micro-batch; worker, once per task attempt.  Waits for permits.
 
@@ -825,6 +831,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
         context = _context()
         return self._stage(iterator, _key_of(context), context)
 
+    @told_in_words
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a micro-batch; driver side, after all tasks have succeeded, and again if the driver crashes then.
 

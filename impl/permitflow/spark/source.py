@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import ChannelSpentError, PeerTimeoutError, PermitflowError, RetentionError
 from permitflow.spark.attempts import earlier_attempts_named
-from permitflow.spark.causes import told_in_words
+from permitflow.spark.causes import read_in_words, told_in_words
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
     MOST,
@@ -317,6 +317,7 @@ class ExchangeReader(DataSourceReader):
             return [ChannelPartition(options.channels[0], ranges=())]
         return [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
 
+    @read_in_words
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a partition in batches of chunks that arrived together; worker, once per partition.
 

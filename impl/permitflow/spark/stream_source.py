@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RowsLostError
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.blocked_share import BlockedShare
+from permitflow.spark.causes import read_in_words, told_in_words
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
@@ -191,6 +192,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fails_on_loss=options.exchange.fail_on_data_loss,
         )
 
+    @told_in_words
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; driver, perhaps several times before the first batch is done.
 
@@ -201,12 +203,14 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return self._planner.initial(self._ask_positions()).as_json()
 
+    @told_in_words
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The most rows or bytes of a batch: as stated, half the window of each channel, or an epoch; driver, once."""
         if self._limits.max_bytes is not None and self._limits.max_rows is None:
             return ReadMaxBytes(self._limits.max_bytes)
         return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
 
+    @told_in_words
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Acknowledge the batches in the commit log, and plan the next one; driver, at each trigger.
 
@@ -266,10 +270,12 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {**self._planner.latest(self._positions).as_json(), **figures}
 
+    @told_in_words
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Limit the query to the rows that exist now; driver, once, before the first batch."""
         self._planner.end_at(self._ask_positions())
 
+    @told_in_words
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """A partition per channel with rows in this batch, or as many as the user wants; driver, also when repeated.
 
@@ -280,6 +286,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         least, most = self._options.min_partitions, self._options.max_partitions
         return [ChannelRows(each) for each in task_ranges(ranges, least=least, most=most)]
 
+    @read_in_words
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a partition; worker, once per attempt at a task.
 

@@ -8,7 +8,9 @@ from pyspark.sql.types import StructType
 from permitflow.errors import ChannelSpentError, InvalidOptionError, PeerGoneError, PermitflowError, RowsLostError
 from permitflow.spark import cause_of
 from permitflow.spark.calls.source import GrpcDataSource
-from permitflow.spark.source import PermitflowDataSource
+from permitflow.spark.source import ChannelPartition, PermitflowDataSource
+from permitflow.spark.stream_planning import RowRange
+from permitflow.spark.stream_source import ChannelRows
 
 TEXT = """[STREAM_FAILED] Query [id = 5, runId = 6] terminated with exception: [PYTHON_DATA_SOURCE_ERROR]
 Traceback (most recent call last):
@@ -51,4 +53,21 @@ def test_a_wrong_option_is_told_without_the_calls_inside(
         with pytest.raises(InvalidOptionError) as caught:
             plan()
         assert traceback.extract_tb(caught.tb)[-1].name == "plan"
+        assert caught.value.__suppress_context__
+
+
+def test_a_failed_task_or_batch_is_told_without_the_calls_inside() -> None:
+    made = PermitflowDataSource(
+        {"address": "127.0.0.1:1", "stream": "orders", "channels": "1", "timeoutSeconds": "0.1"}
+    )
+    stream, rows = made.streamReader(StructType()), RowRange("orders/0", "log", 0, 1)
+    for ask in (
+        stream.initialOffset,
+        lambda: list(stream.read(ChannelRows((rows,)))),
+        lambda: list(made.reader(StructType()).read(ChannelPartition("orders/0"))),
+        lambda: made.streamWriter(StructType().add("id", "long"), overwrite=False).commit([None], 0),
+    ):
+        with pytest.raises(PermitflowError) as caught:
+            ask()
+        assert traceback.extract_tb(caught.tb)[-1].name in ("plan", "read")
         assert caught.value.__suppress_context__
