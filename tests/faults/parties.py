@@ -265,11 +265,25 @@ class Producer(Role):
         return not self.keeps
 
 
-class Consumer(Role):
+class Taker(Role):
+    """What those who take rows share."""
+
+    has_taken = False
+    tries = 0
+
+    def is_final(self, error: PermitflowError) -> bool:
+        """A channel that is read once takes another consumer if the first has taken nothing."""
+        if self.keeps or isinstance(error, ChannelBusyError):
+            return False
+        self.tries += 1
+        is_over = isinstance(error, ChannelSpentError | ChannelAbortedError)
+        return is_over or self.has_taken or self.tries == MOST_TRIES
+
+
+class Consumer(Taker):
     """Takes rows, writes down which, and only then returns their permits, or acknowledges them."""
 
     party = Party.CONSUMER
-    tries = 0
     taken_chunks = 0
     """With the last call."""
 
@@ -371,20 +385,11 @@ class Consumer(Role):
             with suppress(PermitflowError):
                 sender.end_nowait()
 
-    def is_final(self, error: PermitflowError) -> bool:
-        """A channel that is read once takes another consumer if the first has taken nothing."""
-        if self.keeps or isinstance(error, ChannelBusyError):
-            return False
-        self.tries += 1
-        is_over = isinstance(error, ChannelSpentError | ChannelAbortedError)
-        return is_over or self.has_taken or self.tries == MOST_TRIES
 
-
-class Worker(Role):
+class Worker(Taker):
     """Streams rows from one channel into the other; if both keep them, it goes on where the second one ends."""
 
     party = Party.WORKER
-    tries = 0
 
     async def play_once(self) -> None:
         self.has_taken = False
@@ -450,14 +455,6 @@ class Worker(Role):
     def given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self.journal.gave(batch.num_rows)
         return batch
-
-    def is_final(self, error: PermitflowError) -> bool:
-        """As for a consumer; a second channel that has failed takes no more."""
-        if self.keeps or isinstance(error, ChannelBusyError):
-            return False
-        self.tries += 1
-        is_over = isinstance(error, ChannelSpentError | ChannelAbortedError)
-        return is_over or self.has_taken or self.tries == MOST_TRIES
 
 
 def serve(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: object) -> None:

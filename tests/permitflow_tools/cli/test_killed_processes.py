@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from permitflow.exchange.limits import Limits
 from permitflow.exchange.server import ExchangeServer
 from permitflow.stream.frames import EndOutcome
 from permitflow_tools.cli.processes import Processes
+from tests.permitflow_tools.cli.test_lost_processes import Told
 from tests.permitflow_tools.cli.test_serve import ROWS_OF_CHUNK, move
 
 pytestmark = pytest.mark.long
@@ -25,11 +26,11 @@ pytestmark = pytest.mark.long
 BATCH = pa.record_batch({"x": [1, 2, 3]})
 
 
-class Running:
-    """Two processes, and what is told of them."""
+class Running(Told):
+    """Two processes."""
 
     def __init__(self, listen: str) -> None:
-        self.told = asyncio.Queue[str]()
+        super().__init__()
         self.whole = Processes(
             2,
             ["a/0", "b/0"],
@@ -44,15 +45,6 @@ class Running:
         )
         self.address = ""
         self.pids: list[int] = []
-
-    def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
-        self.told.put_nowait(f"{number} {end}: {', '.join(channels)}")
-
-    def process_started(self, number: int) -> None:
-        self.told.put_nowait(f"{number} again")
-
-    def processes_given_up(self, reason: str) -> None:
-        self.told.put_nowait(reason)
 
     async def lose(self, number: int) -> None:
         """Kill a process, and wait until the exchange knows."""

@@ -71,11 +71,27 @@ class Child:
         return self.returncode
 
 
-class Running:
-    """An exchange of several processes with a channel each, and what is told of them."""
+class Told:
+    """What is told of processes."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Queue[str]()
+
+    def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
+        self.told.put_nowait(f"{number} {end}: {', '.join(channels)}")
+
+    def process_started(self, number: int) -> None:
+        self.told.put_nowait(f"{number} again")
+
+    def processes_given_up(self, reason: str) -> None:
+        self.told.put_nowait(reason)
+
+
+class Running(Told):
+    """An exchange of several processes with a channel each."""
 
     def __init__(self, processes: int, program: Program) -> None:
-        self.told = asyncio.Queue[str]()
+        super().__init__()
         self.over = asyncio.Event()
         self.children: list[Child] = []
         self.program = program
@@ -97,15 +113,6 @@ class Running:
     async def start(self, end: socket.socket) -> Child:
         self.children.append(child := Child(end.dup(), self.program))
         return child
-
-    def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
-        self.told.put_nowait(f"{number} {end}: {', '.join(channels)}")
-
-    def process_started(self, number: int) -> None:
-        self.told.put_nowait(f"{number} again")
-
-    def processes_given_up(self, reason: str) -> None:
-        self.told.put_nowait(reason)
 
     async def hears(self, *told: str) -> None:
         for each in told:
@@ -359,31 +366,32 @@ async def test_each_process_has_starts_of_its_own() -> None:
         assert not exchange.over.is_set()
 
 
-@simulated
-async def test_an_exchange_whose_process_dies_at_each_start_ends(caplog: pytest.LogCaptureFixture) -> None:
-    async def dead(line: Line) -> None:
-        await line.read()
+async def dead(line: Line) -> None:
+    await line.read()
 
+
+async def failing(line: Line) -> None:
+    await line.read()
+    await line.write(KeyError("x"))
+
+
+@pytest.mark.parametrize(
+    ("program", "logged"),
+    [
+        (dead, "it ended before it was ready (exit code 0)"),
+        (failing, "process 1 of the exchange cannot be started again: KeyError('x')"),
+    ],
+)
+@simulated
+async def test_an_exchange_whose_process_never_starts_again_ends(
+    program: Program, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running() as exchange:
-        exchange.program = dead
+        exchange.program = program
         exchange.children[0].kill()
         await exchange.hears("1 killed by SIGKILL: 1/0")
         await exchange.hears("process 1 of the exchange was started again 5 times within 10 minutes")
-    assert caplog.text.count("it ended before it was ready (exit code 0)") == 5
-
-
-@simulated
-async def test_an_exchange_whose_process_fails_at_each_start_ends(caplog: pytest.LogCaptureFixture) -> None:
-    async def failing(line: Line) -> None:
-        await line.read()
-        await line.write(KeyError("x"))
-
-    async with running() as exchange:
-        exchange.program = failing
-        exchange.children[0].kill()
-        await exchange.hears("1 killed by SIGKILL: 1/0")
-        await exchange.hears("process 1 of the exchange was started again 5 times within 10 minutes")
-    assert caplog.text.count("process 1 of the exchange cannot be started again: KeyError('x')") == 5
+    assert caplog.text.count(logged) == 5
 
 
 @simulated
