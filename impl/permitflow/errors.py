@@ -564,7 +564,7 @@ class ForbiddenError(SecurityError):
 
     status = "PERMISSION_DENIED"
     identity: str  # the client's name in the exchange's file of rights
-    right: str  # produce, consume or administer
+    right: str  # produce, consume or administer; or "ask about", for which any of these will do
     channel: str
     reason: str  # whether the right was never there, or was taken away
     text = "{identity!r} may not {right} channel {channel!r}: {reason}"

@@ -205,8 +205,10 @@ class Access:
             raise UnauthenticatedError(reason="it is somebody else by now: dial again")
 
     def _require(self, right: Right | None, channel: str) -> None:
-        if not (self.sees(channel) if right is None else self.allows(right, channel)):
-            raise self.refusal(right or Right.CONSUME, channel, "it has no such right there")
+        if right is not None and not self.allows(right, channel):
+            raise self.refusal(right.value, channel, "it has no such right there")
+        if right is None and not self.sees(channel):
+            raise self.refusal("ask about", channel, f"it has no right there: {', '.join(Right)} would each do")
 
     def require_all(self, request: BaseRequest) -> None:
         """As ``require``, for all that a request names.
@@ -220,9 +222,9 @@ class Access:
             for channel in request.named:
                 self._require(request.right, channel)
 
-    def refusal(self, right: Right, channel: str, reason: str) -> ForbiddenError:
+    def refusal(self, right: str, channel: str, reason: str) -> ForbiddenError:
         """The error for this client."""
-        return ForbiddenError(identity=self.identity, right=right.value, channel=channel, reason=reason)
+        return ForbiddenError(identity=self.identity, right=right, channel=channel, reason=reason)
 
     @contextmanager
     def hiding(self) -> Iterator[None]:
@@ -284,7 +286,7 @@ class Hold:
             self._revoked.set_exception(error)
         else:
             if identity != self._access.identity or not policy.allows(identity, right, channel):
-                self._revoked.set_exception(self._access.refusal(right, channel, "the right was taken away"))
+                self._revoked.set_exception(self._access.refusal(right.value, channel, "the right was taken away"))
 
     async def until_revoked(self) -> NoReturn:
         """Wait until the right is taken away.

@@ -167,7 +167,10 @@ def _require_producible(channel: "ChannelTraffic") -> None:
         raise ChannelSpentError(channel=name, reason=channel.reason)
     if state == "broken":
         raise ChannelAbortedError(channel=name, reason=channel.reason)
-    why = "it has ended: take another one, or open it again for more (permitflow channel reset; its rows stay)"
+    why = (
+        "it has ended: a job that others follow sets option 'end' to 'false'; open it again for more (permitflow "
+        "channel reset; its rows stay), or take another one"
+    )
     raise ChannelClosedError(end=f"sender of channel {name!r} ({why})")
 
 

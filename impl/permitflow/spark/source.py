@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from permitflow.carriers.addresses import several
 from permitflow.errors import ChannelSpentError, PeerTimeoutError, PermitflowError, RetentionError
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.causes import read_in_words, told_in_words
@@ -122,6 +123,8 @@ class PermitflowDataSource(DataSource):
     def schema(self) -> StructType:
         """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
 
+        Of a single exchange, it asks whether all channels are there.
+
         If channels may have different columns, it asks all of them.  Waits for the first producer of each channel that
         is asked, at most ``timeout_seconds``; not if a producer would not help.
 
@@ -139,8 +142,10 @@ class PermitflowDataSource(DataSource):
 
         shape = options.shape
         asked = options.channels if shape.unites else options.channels[:1]
+        # One exchange has all channels: a number that is too high is told before a producer comes.
+        known = options.channels if len(several(options.address)) == 1 else asked
         with _asking(options) as orders:
-            once = [told.channel for told in orders.statistics(asked).channels if told.kept is None]
+            once = [told.channel for told in orders.statistics(known).channels if told.kept is None]
         if once and is_stream:
             rule = "is read by batch jobs only (spark.read)"
             raise RetentionError(channel=once[0], retention=Retention.ONCE.value, rule=rule)
@@ -268,6 +273,7 @@ def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
         "endingOffsets": options.ending is not None,
         "minPartitions": options.min_partitions > len(options.channels),
         "maxPartitions": (options.max_partitions or MOST) < len(options.channels),
+        "consumer": options.consumer != "",
         "includeTime": options.shape.include_time,
     }
     for name in (name for name, is_given in given.items() if is_given and channels):

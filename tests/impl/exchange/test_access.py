@@ -138,7 +138,7 @@ async def test_nobody_learns_of_channels_without_a_right(rights: Path, clients: 
         for name, seen in (("etl", ["orders/0", "orders/1"]), ("audit", ["orders/0"])):
             async with control(address, security=clients[name]) as orders:
                 assert [each.channel for each in (await orders.statistics()).channels] == seen
-                with pytest.raises(ForbiddenError):
+                with pytest.raises(ForbiddenError, match="may not ask about channel 'secret': it has no right there"):
                     await orders.statistics(["secret"])
         with pytest.raises(SecurityError) as caught:
             await describe(address, "orders/none", security=clients["audit"])

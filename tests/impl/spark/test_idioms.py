@@ -21,6 +21,7 @@ from permitflow.errors import (
     PermitflowError,
     RetentionError,
     RowsNotThereError,
+    UnknownChannelError,
 )
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
@@ -136,7 +137,7 @@ def test_rows_that_end_before_they_begin_are_refused(kept_rows: Options) -> None
         batch_reader({**kept_rows, **places}).partitions()
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "minPartitions", "maxPartitions"])
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "minPartitions", "maxPartitions", "consumer"])
 def test_a_channel_that_is_read_once_has_no_ranges(options: Options, option: str) -> None:
     text = {"minPartitions": "3", "maxPartitions": "1"}.get(option, "latest")
     with producers(options, [numbers(0, 1)], [numbers(0, 1)]):
@@ -163,6 +164,11 @@ def test_no_producer_is_awaited_who_would_not_help(
     with pytest.raises(refusal) as caught:
         PermitflowDataSource({**options, **option}).schema()
     assert "permitflow serve --retention replay" in "".join(format_exception_only(caught.value))
+
+
+def test_a_channel_that_is_not_there_is_told_before_a_producer_comes(options: Options) -> None:
+    with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/2'"):
+        PermitflowDataSource({**options, "channels": "3"}).schema()
 
 
 def test_a_new_query_begins_at_the_latest_rows_in_several_tasks(kept_rows: Options) -> None:
