@@ -100,7 +100,7 @@ def test_many_rows_move_as_one_after_the_other(system: Gate, exclusive: int) -> 
                 assert (found and plain(found)) == expected
             seen[action, found is not None and count > 1] += 1
             state = found or one_by_one(system, state, parameters, action, name, 1) or state
-            assert system.broken_invariants(state, parameters) == []
+        assert system.broken_invariants(state, parameters) == []
     assert set(seen) == {(action, are_many) for action in runs for are_many in (True, False)}
 
 
