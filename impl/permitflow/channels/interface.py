@@ -339,8 +339,10 @@ class BulkSend(SendEnd[T], Protocol[T]):
 class BulkReceive(ReceiveEnd[T], Protocol[T]):
     """A receiving end for those that look at the chunks here, and consume them once they have left elsewhere."""
 
-    async def until_takeable(self) -> None:
+    async def until_takeable(self) -> bool:
         """Wait until this task may take the oldest message; it takes none, and no other task runs before it can.
+
+        True: other tasks have run meanwhile; False: it could at once.
 
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
@@ -350,13 +352,18 @@ class BulkReceive(ReceiveEnd[T], Protocol[T]):
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int], Sums]:
         """The oldest chunks before the first other message, the rows of each, and sums of bytes; they stay here.
 
-        Empty while the application holds a message.  Messages that belong to waiting tasks are not among them.
+        Many chunks that came as one batch are returned without others, so that they leave as they came.  Empty while
+        the application holds a message.  Messages that belong to waiting tasks are not among them.
 
         Args:
             most: chunks.
             most_rows: about the most rows: the number of chunks is at most this, divided by the rows of the first
                 chunk, plus one.
         """
+        ...
+
+    def rows_at_hand(self, most: int, most_rows: int) -> Sequence[int]:
+        """The rows of the oldest chunks, also of those that ``chunks_at_hand`` returns later, with the same limits."""
         ...
 
     def consume_oldest(self, count: int) -> None:

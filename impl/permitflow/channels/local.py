@@ -621,13 +621,16 @@ class LocalReceiver(_LocalEnd[T], ReceivingEnd[T]):
     def _spare(self) -> int:
         return self._line.spare
 
-    async def until_takeable(self) -> None:
-        """Wait until this task may take the oldest message."""
+    async def until_takeable(self) -> bool:
+        """Wait until this task may take the oldest message; has it waited?"""
+        has_waited = False
         while self._line.spare <= 0:
             if self._channel.is_over:
                 raise self._channel.ending()
             if not self._channel.ask():
                 await self._line.until_woken()
+                has_waited = True
+        return has_waited
 
     def _require_takeable(self) -> None:
         if self._line.spare > 0:

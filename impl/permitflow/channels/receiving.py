@@ -26,8 +26,8 @@ class ReceivingEnd(ABC, Generic[T]):
     # What a subclass adds.
 
     @abstractmethod
-    async def until_takeable(self) -> None:
-        """Wait until this task may take the oldest message."""
+    async def until_takeable(self) -> bool:
+        """Wait until this task may take the oldest message; has it waited?"""
 
     @abstractmethod
     def _require_takeable(self) -> None:
@@ -114,6 +114,10 @@ class ReceivingEnd(ABC, Generic[T]):
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int], Sums]:
         """The oldest chunks, their rows and sums of their bytes; they stay here."""
         return self._core.chunks_at_hand(min(most, self._spare()), most_rows)
+
+    def rows_at_hand(self, most: int, most_rows: int) -> Sequence[int]:
+        """The rows of all these chunks, of whatever runs."""
+        return self._core.rows_at_hand(min(most, self._spare()), most_rows)
 
     def consume_oldest(self, count: int) -> None:
         """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""

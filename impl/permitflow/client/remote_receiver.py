@@ -124,11 +124,11 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
 
     # Turns of tasks that take messages.
 
-    async def until_takeable(self) -> None:
-        """Wait until this task may take the oldest message."""
+    async def until_takeable(self) -> bool:
+        """Wait until this task may take the oldest message; has it waited?"""
         core = self._core
         if core.untaken and not (self._in_line or self._is_cut_off or self._is_pressed):
-            return
+            return False
         # A consumer that never waits would delay the return of permits until the inbox is empty.
         if self._is_pressed and core.untaken:
             await asyncio.sleep(0)
@@ -142,6 +142,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
                     await self._changed.wait()
         finally:
             self._in_line -= 1
+        return True
 
     def _require_takeable(self) -> None:
         if self._core.untaken and not self._is_cut_off and not self._in_line:

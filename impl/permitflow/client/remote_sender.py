@@ -51,6 +51,7 @@ def left_by(error: BaseException) -> str:
 
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
+_SHORT_SHARE = 8
 _MOST_EXPECTED = 1_000
 """Chunks that are announced before they are sent."""
 _LAST_STATES = (State.ENDED, State.CLOSED, State.FAILED)
@@ -97,9 +98,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             self._writing.soon()
         return sent
 
-    def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int], _sums: Sums | None = None) -> int:
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int], _sums: Sums | None = None) -> int:
         """Send and write the first chunks that may leave now; return how many.  Each of them is checked."""
-        if self._posted_rows >= self._collected_rows:
+        if self._posted_rows >= self._collected_rows or not self._core.admits(rows[:1]):
             return 0
         if sent := self._post_first(chunks):
             self._writing.now()
@@ -181,11 +182,17 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         if not rows:
             return 0
         if len(rows) > 1 and sum(rows) > self._collected_rows:
-            most = bisect_left(list(accumulate(rows)), self._collected_rows) + 1
+            most = self._chunks_in_message(rows)
             run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows, self._most_sums(run, rows))
         self._posted_rows += sum(rows[:sent])
         return sent
+
+    def _chunks_in_message(self, rows: Sequence[int]) -> int:
+        """How many of these chunks fill a message.  A short one that exceeds it would be a batch of its own there."""
+        ends, full = list(accumulate(rows)), self._collected_rows
+        at = bisect_left(ends, full)
+        return at + (ends[at] == full or rows[at] >= full // _SHORT_SHARE)
 
     def _most_sums(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Sums:
         if isinstance(run, JoinedChunks) and self._codec.row_bytes is None:

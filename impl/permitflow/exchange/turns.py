@@ -66,10 +66,14 @@ class Stint:
     """Work of a stream for which everything may be at hand: other tasks run in between, and nothing rests."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Others have just run: this task has waited."""
         self._since = monotonic()
 
     async def pause(self) -> None:
         """Let other tasks run if the last time is longer ago than short work takes."""
         if monotonic() - self._since > _SHORT_SECONDS:
             await asyncio.sleep(0)
-            self._since = monotonic()
+            self.begin()

@@ -22,7 +22,7 @@ from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -64,6 +64,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_MANY_CHUNKS = 16
+"""To slice so many out of the batch in which they came costs more than a message."""
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 AnyFeedback: TypeAlias = Any
@@ -1021,28 +1023,42 @@ class Inbound(ABC, Generic[T]):
         The third is what they take of the byte window here; a part of a run counts by its share of the rows.
 
         Empty while the application holds a message.  The number of chunks is at most ``most_rows`` divided by the rows
-        of the first chunk, plus one.  Chunks of one run are returned as they arrived.
+        of the first chunk, plus one.  Many chunks that are no list, such as the rows of one batch, are returned without
+        others; and only the first run is cut.  Else these chunks, and all that follow, would have to be joined again.
         """
-        chunks: list[T] = []
+        parts: list[Sequence[T]] = []
         rows_of_each: list[int] = []
         runs: list[tuple[int, int]] = []
         for entry in () if self._held else self._runs:
-            if isinstance(entry, Message) or most <= len(chunks):
+            if isinstance(entry, Message):
                 break
             payloads, rows, start, size_bytes = entry
-            if not chunks:
+            if not parts:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
-            left = most - len(chunks)
+            left = most - len(rows_of_each)
+            is_whole = len(rows) - start >= _MANY_CHUNKS and not isinstance(payloads, list)
+            if parts and (is_whole or left < len(rows)):
+                break
             if start or left < len(rows):
                 sums = RunSums(rows, ((len(rows), size_bytes or 0),))
                 size_bytes = sums[start + left] - sums[start]
                 payloads, rows = payloads[start : start + left], rows[start : start + left]
-            runs.append((len(rows), size_bytes or 0))
-            if not chunks and (len(rows) == most or len(self._runs) == 1):
-                return payloads, rows, RunSums(rows, runs)
-            chunks += payloads
+            parts.append(payloads)
             rows_of_each += rows
+            runs.append((len(rows), size_bytes or 0))
+            if is_whole:
+                break
+        chunks = parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
         return chunks, rows_of_each, RunSums(rows_of_each, runs)
+
+    def rows_at_hand(self, most: int, most_rows: int) -> Sequence[int]:
+        """The rows of each chunk that ``chunks_at_hand`` would return if it put all runs together."""
+        found: list[int] = []
+        for entry in () if self._held else self._runs:
+            if isinstance(entry, Message) or len(found) >= most:
+                break
+            found += entry[1][entry[2] :]
+        return found[: min(most, 1 + most_rows // max(1, found[0]))] if found else found
 
     # Consuming.
 

@@ -16,6 +16,7 @@ from permitflow import (
     open_channel,
 )
 from permitflow.errors import ChannelAbortedError, ChannelClosedError
+from permitflow.flows.permits.core import PermitReceiver
 from permitflow.tracing import MemoryTrace
 from tests.support.turns import turns
 
@@ -55,6 +56,40 @@ def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, f
     sent(sender, kinds)
     assert shown(receiver, 9, 99) == list(first)
     assert shown(receiver, 0, 99) == []
+
+
+def test_many_chunks_of_one_batch_are_shown_alone_and_as_they_came() -> None:
+    core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
+    batch = tuple("1" * 16)
+    for payloads in (["1"], batch, batch[:15], ["1", "1"]):
+        core.deliver_many(payloads, [1] * len(payloads))
+    seen = []
+    while core.runs:
+        chunks, rows, _ = core.chunks_at_hand(99, 99)
+        seen.append(len(rows))
+        assert (chunks is batch) == (len(rows) == 16)
+        core.consume_oldest(len(rows))
+    assert seen == [1, 16, 17]
+
+
+def test_only_the_oldest_of_the_shown_runs_is_cut() -> None:
+    core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
+    core.deliver_many("12", [1, 2])
+    core.deliver_many("345", [3, 4, 5])
+    shown_rows = [[*core.chunks_at_hand(most, 99)[1]] for most in (1, 4, 5)]
+    assert shown_rows == [[1], [1, 2], [1, 2, 3, 4, 5]]
+    core.consume_oldest(3)
+    assert [*core.chunks_at_hand(1, 99)[1]] == [4]
+
+
+def test_rows_are_told_of_all_runs_that_can_be_moved_next() -> None:
+    core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
+    core.deliver_many(tuple("2" * 16), [2] * 16)
+    core.deliver_many("13", [1, 3])
+    core.consume_oldest(1)
+    assert [*core.rows_at_hand(99, 99)] == [2] * 15 + [1, 3]
+    assert len(core.rows_at_hand(99, 10)) == 6
+    assert len(core.rows_at_hand(4, 99)) == 4
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -86,6 +86,13 @@ async def test_chunks_leave_at_once_while_their_permits_last() -> None:
         assert end.send_at_once([chunk(100), chunk(100), chunk(100)], [100, 100, 100]) == 2
 
 
+@pytest.mark.parametrize(("rows", "count"), [(19, 10), (20, 10), (150, 2)])
+async def test_a_short_chunk_that_exceeds_a_message_waits(rows: int, count: int) -> None:
+    """A message is full with half a window, 200 rows."""
+    async with agreed() as (end, _):
+        assert end.send_at_once([chunk(rows)] * 12, [rows] * 12) == count
+
+
 async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
     """However many bytes they take, which would bound what is joined here."""
     texts = pa.record_batch({"text": ["x" * 10_000] * 120})

@@ -2,10 +2,15 @@
 
 import asyncio
 from time import monotonic
+from typing import cast
 
+import pyarrow as pa
 import pytest
 
+from permitflow import LocalReceiver, LocalSender, open_channel
+from permitflow.channels.interface import BulkReceive, BulkSend
 from permitflow.exchange import turns
+from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.turns import Turns
 
 WORK_SECONDS = 0.01
@@ -63,3 +68,20 @@ async def test_those_who_ask_ahead_are_served_one_at_a_time() -> None:
 
     await asyncio.gather(*(exchange.of_many(answer) for _ in range(3)))
     assert most == 1
+
+
+async def test_a_bridge_that_has_waited_goes_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(turns, "monotonic", lambda: now)
+    ends: list[tuple[LocalSender[str], LocalReceiver[str]]] = [open_channel(), open_channel()]
+    (sender, source), (target, receiver) = ends
+    bridge = Bridge(cast("BulkReceive[pa.RecordBatch]", source), cast("BulkSend[pa.RecordBatch]", target))
+    running = asyncio.create_task(bridge.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    now = 60.0
+    sender.send_nowait("chunk", 1)
+    sender.send_barrier_nowait("barrier")
+    await asyncio.sleep(0)
+    assert [receiver.receive_nowait().payload for _ in range(2)] == ["chunk", "barrier"]
+    running.cancel()

@@ -72,28 +72,31 @@ class Bridge:
         try:
             while True:
                 await stint.pause()
-                await self._until_takeable()
-                at_hand = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
-                chunks, rows, _ = at_hand
-                if moved := target.send_at_once(*at_hand):
+                if await self._until_takeable():
+                    stint.begin()
+                chunks, rows, sums = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
+                if moved := target.send_at_once(chunks, rows, sums):
                     self.taken += moved
                     source.consume_oldest(moved)
                     self.passed_on += moved
-                elif not rows or not await target.until_room(chunks, rows, self._rows_at_hand):
+                elif rows and await target.until_room(chunks, rows, self._rows_at_hand):
+                    stint.begin()
+                else:
                     await self._move_one()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
 
-    async def _until_takeable(self) -> None:
-        await self._source.until_takeable()
+    async def _until_takeable(self) -> bool:
+        has_waited = await self._source.until_takeable()
         if self._is_stopped:
             raise ChannelClosedError(end=f"bridge from channel {self._source.name!r}")
+        return has_waited
 
     def _rows_at_hand(self) -> Sequence[int]:
         """The rows of the chunks that can be moved next."""
-        return self._source.chunks_at_hand(_AT_ONCE, self._most_rows)[1]
+        return self._source.rows_at_hand(_AT_ONCE, self._most_rows)
 
     async def _move_one(self) -> None:
         """Move one message that needs more: a barrier, a watermark, or a chunk that must be split or must wait."""
