@@ -87,6 +87,7 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 # A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
+_ALONE_SHARE = 1 / 8  # of the queue's bound: a batch that is worth a message of its own
 _STOOD_STILL_SECONDS = 1.0  # a thread that wakes so late was not running
 # An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
 # treat alike.
@@ -375,7 +376,8 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._has_queued = True
         line.extend(items)
         if held.has_nothing_to_do:
-            held.background.call(held.has_something_to_do.set)
+            # Short ones leave two turns of the loop later: others that come meanwhile go with them, in one message.
+            held.background.call(held.push if size >= _ALONE_SHARE else held.has_something_to_do.set)
 
     def _share_of(self, batch: pa.RecordBatch) -> float:
         """The batch's share of the queue's bound.

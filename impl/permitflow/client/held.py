@@ -252,6 +252,21 @@ class HeldSender(_HeldStream[RemoteSender]):
             line.popleft()
             self._moved_rows += oldest.num_rows
 
+    def push(self) -> None:
+        """Let queued batches leave, called in the loop when the caller has found nothing to do: at once, if they may.
+
+        The task that passes them on would need two more turns of the loop for each batch of a slow caller.
+        """
+        end = self.end
+        if end is not None and self.has_nothing_to_do and not self.has_something_to_do.is_set():
+            self._move()
+            if self.leaving:
+                self.tell_caller()
+                for _ in range(end.send_at_once(tuple(self.leaving), ())):
+                    self.leaving.popleft()
+        if self.leaving or self.line:
+            self.has_something_to_do.set()
+
     async def counted(self) -> int:
         """Rows of all batches ever queued."""
         self._move()
@@ -320,9 +335,11 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
             count, rows = 1, 0
             if isinstance(payload, JoinedChunks):
                 count, rows = len(payload.rows), payload.num_rows
-                size_bytes = payload.batch.get_total_buffer_size()
-                eighth = min(ahead_rows(end.aimed_rows), _MOST_OWED_ROWS)
-                self.owed_messages = min(eighth * count // max(rows, 1), eighth_of_bytes * count // max(size_bytes, 1))
+                owed = min(ahead_rows(end.aimed_rows), _MOST_OWED_ROWS) * count // max(rows, 1)
+                if owed > 1:
+                    size_bytes = payload.batch.get_total_buffer_size()
+                    owed = min(owed, eighth_of_bytes * count // max(size_bytes, 1))
+                self.owed_messages = owed
             self._unread.append((taken + count, rows))
             self._unread_rows += rows
             self.ahead.append(Entry(taken, taken + count, payload))

@@ -224,6 +224,8 @@ class RowForm:
 
 def _as_wide(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with as many columns: without its last ones, or with nulls."""
+    if batch.num_columns == len(schema):
+        return batch
     if batch.num_columns > len(schema):
         return batch.select([*range(len(schema))])
     added = [schema.field(place) for place in range(batch.num_columns, len(schema))]
@@ -293,8 +295,12 @@ class _Retyped:
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         # Arrow does not cast a variant that is null, even to its own type: a struct whose parts have no nulls.
-        is_wider = _is_wider(field.type, column.type)
-        cast = pa.array(_Retyped(column, field.type)) if is_wider else column.cast(field.type)
+        if column.type.equals(field.type):
+            cast = column
+        elif _is_wider(field.type, column.type):
+            cast = pa.array(_Retyped(column, field.type))
+        else:
+            cast = column.cast(field.type)
     except pa.ArrowException as error:
         raise SchemaMismatchError(ours=str(field), theirs=f"{column.type}: {error}") from error
     if cast.null_count and not field.nullable:

@@ -356,13 +356,13 @@ class _Sending:
             reach_next = partial(reach, **self._asked_before)
 
             for parts in routed:
-                new = [channel for channel in parts if channel not in sinks]
-                # If the first one refuses the task, as for its schema, the others are to stay as they are.
-                opened = [reach(channel) for channel in new[:1] if not sinks]
-                opened += _at_once(reach_next, new[len(opened) :])
-                for channel, sink in zip(new, opened, strict=True):
-                    sinks[channel] = sink
-                    streams.add(sink)
+                if new := [channel for channel in parts if channel not in sinks]:
+                    # If the first one refuses the task, as for its schema, the others are to stay as they are.
+                    opened = [reach(channel) for channel in new[:1] if not sinks]
+                    opened += _at_once(reach_next, new[len(opened) :])
+                    for channel, sink in zip(new, opened, strict=True):
+                        sinks[channel] = sink
+                        streams.add(sink)
                 for channel, part in parts.items():
                     for chunk in slices(part, self._options.chunk_rows or part.num_rows):
                         sinks[channel].send(conform(chunk, sinks[channel].schema))
@@ -451,8 +451,10 @@ class _Sending:
         """The batches of a task, each in parts for their channels."""
         from permitflow.spark.schema import arrow_schema, conform
 
-        target, own_channel = arrow_schema(self._schema), self.channel_of(context)
-        split = self._by_key() if self._options.key else lambda batch: {own_channel: batch}
+        if not self._options.key:
+            own_channel = self.channel_of(context)
+            return ({own_channel: batch} for batch in batches if batch.num_rows > 0)
+        target, split = arrow_schema(self._schema), self._by_key()
         return (split(conform(batch, target)) for batch in batches if batch.num_rows > 0)
 
     def _by_key(self) -> "Callable[[pa.RecordBatch], Routed]":

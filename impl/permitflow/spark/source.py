@@ -17,6 +17,7 @@ worker and the JVM is made small; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Generator, Iterator, MutableMapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
     from permitflow.client.blocking import BlockingControl
     from permitflow.spark.filters import RowFilter
+
+# What a channel that is read once needs is said beside a time-out, which has lasted long.
+_NOTE_SECONDS = 2.0
 
 
 class PermitflowDataSource(DataSource):
@@ -142,19 +146,23 @@ class PermitflowDataSource(DataSource):
 
         shape = options.shape
         asked = options.channels if shape.unites else options.channels[:1]
-        # One exchange has all channels: a number that is too high is told before a producer comes.
-        known = options.channels if len(several(options.address)) == 1 else asked
-        with _asking(options) as orders:
-            once = [told.channel for told in orders.statistics(known).channels if told.kept is None]
-        if once and is_stream:
-            rule = "is read by batch jobs only (spark.read)"
-            raise RetentionError(channel=once[0], retention=Retention.ONCE.value, rule=rule)
-        _require_kept(options, once)
+        # One exchange has all channels: a number that is too high is told before a producer comes.  Of several, each is
+        # asked, and a silent one takes its time: no question without need.
+        is_alone = len(several(options.address)) == 1
+        if is_alone or is_stream or _needing_kept(options):
+            once = _read_once(options, options.channels if is_alone else asked)
+            if once and is_stream:
+                rule = "is read by batch jobs only (spark.read)"
+                raise RetentionError(channel=once[0], retention=Retention.ONCE.value, rule=rule)
+            _require_kept(options, once)
         try:
             found = {channel: schema_of(options, channel) for channel in asked}
         except PeerTimeoutError as error:
-            if once:
-                error.add_note("readStream needs channels that keep their rows: permitflow serve --retention replay")
+            with suppress(PermitflowError):  # an exchange that is silent does not tell
+                if _read_once(options, asked, timeout_seconds=_NOTE_SECONDS):
+                    error.add_note(
+                        "readStream needs channels that keep their rows: permitflow serve --retention replay"
+                    )
             raise
         if not shape.is_plain:
             return united_schema(found, shape)
@@ -252,7 +260,7 @@ def _range(options: ReadOptions, at: Position) -> RowRange:
     return RowRange(at.channel, at.log_id, start, end)
 
 
-def _asking(options: ReadOptions) -> "BlockingControl":
+def _asking(options: ReadOptions, timeout_seconds: float | None = None) -> "BlockingControl":
     """Connect to ask about channels."""
     # gRPC must not be loaded before Spark's daemon has forked.
     from permitflow.client.blocking import control
@@ -260,14 +268,20 @@ def _asking(options: ReadOptions) -> "BlockingControl":
     leave_imports_alone()
     return control(
         options.address,
-        timeout_seconds=options.timeout_seconds,
+        timeout_seconds=timeout_seconds or options.timeout_seconds,
         resume_seconds=options.resume_seconds,
         security=options.security,
     )
 
 
-def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
-    """Refuse options for numbered rows where channels are read once, by one task, from the first row to the end."""
+def _read_once(options: ReadOptions, channels: Sequence[str], timeout_seconds: float | None = None) -> list[str]:
+    """Those of these channels that are read once."""
+    with _asking(options, timeout_seconds) as orders:
+        return [told.channel for told in orders.statistics(channels).channels if told.kept is None]
+
+
+def _needing_kept(options: ReadOptions) -> list[str]:
+    """The given options for numbered rows."""
     given = {
         "startingOffsets": options.starting is not None,
         "endingOffsets": options.ending is not None,
@@ -276,8 +290,13 @@ def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
         "consumer": options.consumer != "",
         "includeTime": options.shape.include_time,
     }
-    for name in (name for name, is_given in given.items() if is_given and channels):
-        reason = f"needs channels that keep their rows (permitflow serve --retention replay), and {channels[0]!r} is "
+    return [name for name, is_given in given.items() if is_given]
+
+
+def _require_kept(options: ReadOptions, once: Sequence[str]) -> None:
+    """Refuse options for numbered rows where channels are read once, by one task, from the first row to the end."""
+    for name in _needing_kept(options) if once else ():
+        reason = f"needs channels that keep their rows (permitflow serve --retention replay), and {once[0]!r} is "
         refuse(name, None, reason + "read once, by one task, from its first row to its end")
 
 

@@ -27,6 +27,7 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.spark.stream_source import ExchangeStreamReader
 from tests.impl.spark.conftest import Driver
+from tests.support.process import reserved_address
 from tests.support.served_exchange import channels_of, numbers, producers
 
 Options = dict[str, str]
@@ -169,6 +170,23 @@ def test_no_producer_is_awaited_who_would_not_help(
 def test_a_channel_that_is_not_there_is_told_before_a_producer_comes(options: Options) -> None:
     with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/2'"):
         PermitflowDataSource({**options, "channels": "3"}).schema()
+
+
+def test_a_plain_read_of_several_exchanges_asks_for_a_schema_alone(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a silent one each question takes seconds."""
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("it asked what no option needs")
+
+    monkeypatch.setattr("permitflow.client.blocking.control", asked)
+    with reserved_address() as away, producers(options, [numbers(0, 1)], [numbers(0, 1)]):
+        divided = {**options, "address": f"{options['address']},{away}"}
+        assert PermitflowDataSource(divided).schema().names == ["n"]
+        monkeypatch.undo()
+        reader = batch_reader(options)
+        assert rows_of(reader, reader.partitions()) == [[0], [0]]
 
 
 def test_a_new_query_begins_at_the_latest_rows_in_several_tasks(kept_rows: Options) -> None:
