@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow.lib import Type_LIST, Type_MAP, Type_STRUCT
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
@@ -212,7 +211,7 @@ class RowForm:
             if origin is Origin.TIME:
                 continue  # the exchange has told it
             if origin is Origin.ROW:
-                given[name] = pc.cumulative_sum(pa.repeat(pa.scalar(1), rows), start=first_row - 1)
+                given[name] = _numbers(first_row, rows)
             else:
                 given[name] = pa.repeat(pa.scalar(channel if origin is Origin.CHANNEL else log_id, pa.string()), rows)
         columns = [
@@ -220,6 +219,13 @@ class RowForm:
             for field in self._arrow
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
+
+
+def _numbers(first: int, count: int) -> pa.Array:
+    # Few want these columns, and Arrow's functions take 50 ms to load in each process of a session.
+    import pyarrow.compute as pc
+
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1), count), start=first - 1)
 
 
 def _as_wide(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
