@@ -196,7 +196,7 @@ def _conversation(method: str, *contents: bytes, number: int = 8) -> Attack:
     return attack
 
 
-def _bytes(data: bytes, number: int = 8) -> Attack:
+def _bytes(data: bytes) -> Attack:
     async def attack(target: Target, answers: Counter[str]) -> None:
         async def once() -> str:
             connection = await _Connection(target.tcp).made()
@@ -204,7 +204,7 @@ def _bytes(data: bytes, number: int = 8) -> Attack:
                 await connection.send(data)
                 return await connection.answer()
 
-        await again(target, number, once, answers)
+        await again(target, 8, once, answers)
 
     return attack
 

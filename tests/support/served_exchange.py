@@ -125,12 +125,12 @@ def send_for_ever(sink: BlockingSink) -> NoReturn:
         sink.send(numbers(0, 64))
 
 
-def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch], *, closes: bool = True) -> int:
+def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.RecordBatch]) -> int:
     """Send these to the end; how many rows."""
     with sink_of(exchange, channel) as sink:
         for batch in batches:
             sink.send(batch)
-        sink.end(closes_channel=closes)
+        sink.end(closes_channel=True)
         return sink.statistics().sent_rows
 
 

@@ -46,11 +46,11 @@ def sink_of(exchange: ServedExchange, channel: str, producer: str = "") -> Block
     return open_sink(exchange.address, channel, SCHEMA, producer=producer, timeout_seconds=PATIENCE_SECONDS)
 
 
-def filled(exchange: ServedExchange, rows: int, *, closes: bool = False) -> str:
+def filled(exchange: ServedExchange, rows: int) -> str:
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink:
         sink.send(numbers(0, rows))
-        sink.end(closes_channel=closes)
+        sink.end(closes_channel=False)
     return channel
 
 
