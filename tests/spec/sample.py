@@ -13,8 +13,7 @@ COMPARED = {
         "queue",
         "ports",
         "window-two",
-        "spark-memory-exchange",
-        "spark-expiry-alone",
+        "spark-memory-expiry",
         "spark-published-beyond-the-window",
         "squelch-lossy",
     ),
@@ -37,7 +36,6 @@ COMPARED = {
         "resume-gives-up",
         "life-resumes",
     ),
-    *("spark-expiry-alone",),
 }
 # A verdict of each kind, and one module of each kind that extends others.
 JUDGED = {
