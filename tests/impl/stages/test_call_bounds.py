@@ -1,6 +1,6 @@
 """A consumer that stands still behind a gRPC call stops the producer before it, within the bound that is stated.
 
-Both ends are ours, or plain grpc.aio: demand is that of gRPC, and needs nothing of the peer.
+Both ends are ours, or one is plain grpc.aio: demand is that of gRPC, and needs nothing of the peer.
 """
 
 import re
@@ -59,8 +59,7 @@ async def negate(request: Any, context: Any) -> Any:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("server", ["ours", "plain"])
-@pytest.mark.parametrize("client", ["ours", "plain"])
+@pytest.mark.parametrize(("client", "server"), [("ours", "ours"), ("ours", "plain"), ("plain", "ours")])
 @pytest.mark.parametrize("kind", ["source", "flow", "sink"])
 async def test_a_stalled_consumer_stops_the_producer(kind: str, client: str, server: str, sizes: str) -> None:
     window, size_bytes = SIZES[sizes]
