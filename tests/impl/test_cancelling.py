@@ -23,7 +23,7 @@ from permitflow.exchange import BridgeState, Exchange, ExchangeServer, Retention
 from permitflow.stream.session import State
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.traces import judge_all
-from tests.impl.test_flows import CARRIERS, CHUNK_ROWS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
+from tests.impl.test_flows import CHUNK_ROWS, FLOWS, PAIRS, SCHEMA, WINDOW_ROWS, chunk, ends_of
 from tests.support.served import served
 from tests.support.turns import until
 
@@ -44,8 +44,8 @@ async def refusal_of(sender: SendEnd[pa.RecordBatch]) -> ChannelCancelledError:
     return caught.value
 
 
-@pytest.mark.parametrize("carrier", ["local", *CARRIERS])
-@pytest.mark.parametrize("flow", [flow for flow in FLOWS if flow != "squelch"])  # it assumes a slower sender than this
+# Squelch assumes a slower sender than this.
+@pytest.mark.parametrize(("flow", "carrier"), [pair for pair in PAIRS if pair.values[0] != "squelch"])
 async def test_a_sender_hears_that_no_more_is_needed_and_why(flow: str, carrier: str) -> None:
     async with (
         asyncio.timeout(GUARD_SECONDS),
