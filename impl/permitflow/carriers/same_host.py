@@ -21,6 +21,7 @@ from permitflow.stream.frames import SameHostAnswer, SameHostOffer
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.checksum import Checksums
+from permitflow.wire.signs import ANSWER, ASK
 
 __all__ = ["NETWORK", "SHARED_MEMORY", "HostCarrier", "Meeting", "Offer", "SameHost", "meet", "settle"]
 
@@ -244,9 +245,14 @@ class HostCarrier(Carrier):
         self._tell(error, may_answer=self._inner.takes_last_words)
 
     def _on_stray(self, message: Received, _has_more: bool) -> None:
-        reason = "it came over the network after everything was to come through memory"
-        error = UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
-        self._tell(error, may_answer=True)
+        """Only a sign may come, whose writer had not heard the agreement yet: once it has, it awaits no answer."""
+        try:
+            if self._checksums.check(message) in (ASK, ANSWER):
+                return
+            reason = "it came over the network after everything was to come through memory"
+            raise UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
+        except PermitflowError as error:
+            self._tell(error, may_answer=True)
 
     def _on_link_error(self, error: PermitflowError) -> None:
         """Find the reason of a wrong message, or of a peer that stopped reading."""

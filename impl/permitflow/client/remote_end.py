@@ -16,7 +16,7 @@ from permitflow.carriers.carrier import Carrier, Ear, FirstMessage
 from permitflow.carriers.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.change import Change
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.client.writing import SIGN_BYTES, Writing
+from permitflow.client.writing import Writing
 from permitflow.errors import (
     AlteredMessageError,
     ChannelClosedError,
@@ -36,6 +36,7 @@ from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import available_codecs, log_answer
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.schemas import OF_CONSUMER, facts_of, read_schema, require_equal_schemas
+from permitflow.wire.signs import SIGN_BYTES
 from permitflow.wire.wire_errors import copy_error, decode_error, encode_error, forget_frames, told_reason
 
 # Time for the peer to learn of the failure and to close its half.

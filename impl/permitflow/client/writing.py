@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from permitflow.carriers.carrier import Carrier
 from permitflow.wire.buffers import Buffer, Received
-from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow.wire.signs import ANSWER, ASK
 
-_ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
-SIGN_BYTES = len(_ASK)
 _MOST_UNANSWERED = 8
 """Times between signs for which a peer may leave one unanswered: twice the longest silence."""
 
@@ -98,16 +96,16 @@ class Writing:
                     return
                 self._unanswered = 1  # the sign is written again, over another connection
         elif self._owes_sign and not self._is_full:
-            self._is_full, self._owes_sign = not self._carrier.write_sign(_ASK), False
+            self._is_full, self._owes_sign = not self._carrier.write_sign(ASK), False
             self._unanswered = int(self._is_asking)
         self._sign_timer = self._loop.call_later(seconds, self._give_sign)
 
     def take_sign(self, message: Received) -> bool:
         """React to a sign of the peer; False: the message, of ``SIGN_BYTES``, is none."""
-        if message == _ASK:
+        if message == ASK:
             self._owes_answer = True
             self._answer()
-        elif message == _ANSWER:
+        elif message == ANSWER:
             self._unanswered = 0
         else:
             return False
@@ -119,7 +117,7 @@ class Writing:
 
     def _answer(self) -> None:
         if not self._is_full:
-            self._is_full, self._owes_answer = not self._carrier.write_sign(_ANSWER), False
+            self._is_full, self._owes_answer = not self._carrier.write_sign(ANSWER), False
 
     def now(self) -> None:
         """Write the due messages as far as the carrier takes them; ``on_over`` reports errors later."""

@@ -23,6 +23,8 @@ from permitflow.client import SameHost, get, put
 from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, Failure
+from permitflow.wire.buffers import Received
+from permitflow.wire.signs import ASK
 from permitflow.wire.wire_errors import decode_error
 from tests.support.carriers import PlayedCarrier, answering_grpc, memory_ends, message_of
 from tests.support.peers_by_hand import AGREED, BATCH, answered, encoded
@@ -178,6 +180,27 @@ async def test_a_link_whose_messages_are_wrong_still_carries_the_last_one() -> N
         assert carrier.takes_last_words
         assert carrier.write([b"why"])
         assert ends.writer_socket.recv(100).endswith(b"why")
+        await carrier.stop()
+
+
+async def test_a_sign_that_crosses_the_agreement_ends_no_link() -> None:
+    network, heard = PlayedCarrier([[b"first"]]), asyncio.get_running_loop().create_future()
+    carrier = HostCarrier(network, who="the peer", checksums=True)
+
+    def hear(message: Received, _: bool) -> None:
+        carrier.checked(message)
+
+    carrier.listen(Ear(hear, lambda: None, lambda: None, heard.set_result))
+    await asyncio.sleep(0)
+    with memory_ends() as ends:
+        link = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=1_000)
+        carrier.prepare(Meeting(None, link, SHARED_MEMORY))
+        carrier.write([b"agreed"])
+        carrier.change_over()
+        network.bring([ASK])
+        assert not heard.done()
+        network.bring([b"anything else"])
+        assert isinstance(await heard, UndecodableDataError)
         await carrier.stop()
 
 
