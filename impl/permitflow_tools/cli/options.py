@@ -162,22 +162,11 @@ def is_database(text: str) -> bool:
     return text.startswith(("postgresql:", "postgres:"))
 
 
-def host_and_port(text: str) -> str:
-    """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
-    try:
-        parsed(str(text), least_port=0)
-    except InvalidParametersError as error:
-        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
-    return text
+host_and_port = fitting(str, partial(parsed, least_port=0))
+"""Parses an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
 
-
-def exchange_addresses(text: str) -> str:
-    """Parse the address of an exchange to dial, or those of several with commas between them."""
-    try:
-        several(str(text))
-    except InvalidParametersError as error:
-        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
-    return text
+exchange_addresses = fitting(str, several)
+"""Parses the address of an exchange to dial, or those of several with commas between them."""
 
 
 def http_address(text: str) -> str:
@@ -210,9 +199,8 @@ def duration(text: str | float) -> float:
     return text if isinstance(text, float) else _understood(quantities.duration, text)
 
 
-def latency(text: str | float) -> float:
-    """Parse a latency to which a window adapts, into seconds."""
-    return fitting(duration, require_latency)(text)
+latency = fitting(duration, require_latency)
+"""Parses a latency to which a window adapts, into seconds."""
 
 
 def size_in_bytes(text: str | int) -> int:
