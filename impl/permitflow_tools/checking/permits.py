@@ -1,6 +1,7 @@
 """Explores two ends with their own numbers in the model: visits every reachable state."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -98,12 +99,12 @@ def most_states(parameters: Parameters) -> int:
 
 def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
     """The ways with a queue of such parts in addition: it is empty, or a part follows a queue."""
-    spans = list(_spans(parts))
+    neighbours = list(spans(parts))
     result: list[int] = []
     sums = [0]  # sums[n]: of the first n results
     for total, before in enumerate(ways):
         ways_here = before + sum(
-            sums[total - first + 1] - sums[max(0, total - last)] for first, last in spans if first <= total
+            sums[total - first + 1] - sums[max(0, total - last)] for first, last in neighbours if first <= total
         )
         if ways_here > _COUNTABLE:
             # With more permits there are never fewer ways; numbers of thousands of digits would help no reader.
@@ -113,15 +114,8 @@ def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
     return result
 
 
-def _spans(parts: Iterable[int]) -> Iterable[tuple[int, int]]:
+def spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Neighbouring numbers together, as (first, last): all sizes from 1 on are one span."""
-    first = last = None
-    for part in parts:
-        if last is not None and part == last + 1:
-            last = part
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first = last = part
-    if first is not None and last is not None:
-        yield first, last
+    for _, neighbours in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        together = [number for _, number in neighbours]
+        yield together[0], together[-1]

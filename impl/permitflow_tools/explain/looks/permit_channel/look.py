@@ -21,6 +21,7 @@ from permitflow_model.permit_channel import (
     held_by,
     total,
 )
+from permitflow_tools.checking.permits import spans
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.look import BAR_AT, BAR_HEIGHT, BAR_WIDTH, DRAWING_WIDTH, MARGIN, Document, Fact, Look
 
@@ -222,13 +223,8 @@ def _columns(lines: Sequence[object], kind: type) -> dict[str, list[object]]:
 
 def ranges(numbers: tuple[int, ...]) -> str:
     """Numbers in few words: 1 to 7 as a range."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{part[0]:,}" if len(part) == 1 else f"{part[0]:,}\u2013{part[-1]:,}" for part in parts)
+    parts = spans(sorted(set(numbers)))
+    return ", ".join(f"{first:,}" if first == last else f"{first:,}\u2013{last:,}" for first, last in parts)
 
 
 _LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
