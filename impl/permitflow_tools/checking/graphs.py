@@ -375,9 +375,8 @@ def _told_run(blueprint: Blueprint, found: _Found) -> tuple[GraphStep, ...]:
             stage, text = _told_event(producer, consumer, step.token)
         else:
             stage, text = "", "the beginning"
-        steps.append(
-            GraphStep(stage, text, _held(found.parameters, state), tuple(_ON_ARC[token] for token in state.arcs))
-        )
+        arcs = tuple(_ON_ARC.get(token, "end") for token in state.arcs)
+        steps.append(GraphStep(stage, text, _held(found.parameters, state), arcs))
     if len(steps) > _MOST_STEPS:
         left_out = len(steps) - _MOST_STEPS
         half = _MOST_STEPS // 2
@@ -412,12 +411,8 @@ def _held(parameters: Parameters, state: State) -> tuple[int, ...]:
     )
 
 
-class _OnArc(dict[str, str]):
-    def __missing__(self, token: str) -> str:
-        return "end"
-
-
-_ON_ARC: Final = _OnArc({IDLE: "", ASKING: "ask", ASKED: "ask", ELEMENT: "element", HERE: ""})
+_ON_ARC: Final = {IDLE: "", ASKING: "ask", ASKED: "ask", ELEMENT: "element", HERE: ""}
+"""All else is about the end."""
 
 
 def _told_move(name: str, move: Move) -> tuple[str, str]:

@@ -396,14 +396,8 @@ def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
             perform(board, move)
         except Disabled:
             return None  # a source has fewer elements than the run takes
-        choices = deque(move.choices)
-        for _ in range(move.events):
-            if not board.queue:
-                break
-            board.more, board.has_chosen = choices[0] if choices else True, False
-            board.run_event()
-            if board.has_chosen and choices:
-                choices.popleft()
+        for _ in _events_again(board, move):
+            pass
     return board.state() if _stands(board) else None
 
 
@@ -442,15 +436,20 @@ def steps_of(board: Board, move: Move) -> Iterator[Replayed]:
     if move.action != GO_ON:
         perform(board, move)
         yield Replayed(board.state(), move)
+    for arc, token, more in _events_again(board, move):
+        yield Replayed(board.state(), None, arc, token, more)
+
+
+def _events_again(board: Board, move: Move) -> Iterator[tuple[int, str, bool]]:
+    """Run the events behind a move as before: of each the arc, what was on it, and what the data chose."""
     choices = deque(move.choices)
     for _ in range(move.events):
         if not board.queue:
-            break
+            return
         arc = board.queue[0]
         token = board.arcs[arc]
         board.more, board.has_chosen = choices[0] if choices else True, False
         board.run_event()
-        more = not board.has_chosen or board.more
         if board.has_chosen and choices:
             choices.popleft()
-        yield Replayed(board.state(), None, arc, token, more)
+        yield arc, token, not board.has_chosen or board.more
