@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from permitflow.errors import BlueprintError, InvalidParametersError
 from permitflow.stages import Overflow
 from permitflow.stages.blueprint import KINDS, MOST_STAGES, Blueprint, Node
-from permitflow_tools.parameters.quantities import shown
+from permitflow_tools.parameters.quantities import shown, typed
 from permitflow_tools.parameters.sections import Section, TomlFile, nearest, read_toml
 
 _EXAMPLE = """\
@@ -86,7 +87,7 @@ def described_graph(file: TomlFile) -> DescribedGraph:
         if name not in known:
             file.refuse(f"is unknown; {nearest(name, known)}", key=name, line=file.line_of(name))
     about = Section(file, "about", file.content.get("about", {}), _ABOUT)
-    told = About(**{key: about.read(key, _text) or "" for key in about})
+    told = About(**{key: about.read(key, partial(typed, str, "a text")) or "" for key in about})
     stages, arcs = _stages(file), _arcs(file)
     try:
         return DescribedGraph(Blueprint.of(stages, arcs), told)
@@ -131,7 +132,7 @@ def _node(file: TomlFile, name: str, content: object) -> Node:
     section = Section(file, path, content, ("kind", *numbers))
     if missing := [name for name, field in numbers.items() if field.default is MISSING and name not in section]:
         section.refuse("", f"is a {kind} without {missing[0]}; write {missing[0]} = {_EXAMPLES[missing[0]]}")
-    made = node(**{key: section.read(key, _READERS.get(key, _count)) for key in section if key != "kind"})
+    made = node(**{key: section.read(key, _READERS.get(key, _COUNT)) for key in section if key != "kind"})
     try:
         made.check()
     except InvalidParametersError as error:
@@ -197,19 +198,6 @@ def _line_of_arc(file: TomlFile, arcs: list[str], number: int) -> int:
     return file.line_of("arcs")
 
 
-def _text(given: object) -> str:
-    if type(given) is not str:
-        raise ValueError(f"must be a text, not {shown(given)}")
-    return given
-
-
-def _count(given: object) -> int:
-    """The kind says which numbers it takes."""
-    if type(given) is not int:
-        raise ValueError(f"must be a whole number, not {shown(given)}")
-    return given
-
-
 def _ratio(given: object) -> tuple[int, int | None]:
     """A number, or the least and the most."""
     match given:
@@ -234,6 +222,7 @@ def _overflow(given: object) -> Overflow:
     return Overflow(given)
 
 
-# Other fields are numbers.
+# Other fields are numbers; the kind says which.
 _READERS: Mapping[str, Callable[[object], Any]] = {"gives": _ratio, "overflow": _overflow}
+_COUNT = partial(typed, int, "a whole number")
 _EXAMPLES = {"capacity": "16", "window": "32_768", "writes": "2_048"}

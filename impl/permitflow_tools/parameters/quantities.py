@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from permitflow import sizes
 from permitflow_tools.simulation.chunk_sizes import MOST_ROWS
@@ -31,6 +31,17 @@ def shown(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     return repr(value)
+
+
+def typed(kind: type, words: str, given: object) -> Any:
+    """The value if it is of this type; TOML's ``true`` is not a number.
+
+    Raises:
+        ValueError: says what would be right.
+    """
+    if type(given) is not kind:
+        raise ValueError(f"must be {words}, not {shown(given)}")
+    return given
 
 
 def duration(text: object) -> float:

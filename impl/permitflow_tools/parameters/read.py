@@ -10,7 +10,7 @@ from typing import Any
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
-from permitflow_tools.parameters.quantities import duration, rate, shown, size, values, whole
+from permitflow_tools.parameters.quantities import duration, rate, shown, size, typed, values, whole
 from permitflow_tools.parameters.sections import Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import AXES, Axis, SimulationSetting
@@ -89,7 +89,7 @@ def description_of(file: TomlFile) -> Description:
         setting = SimulationSetting(
             upstream=_stated(upstream),
             downstream=_stated(downstream),
-            flush_idle=downstream.read("flush_idle", partial(_typed, (bool,), "true or false")) or False,
+            flush_idle=downstream.read("flush_idle", partial(typed, bool, "true or false")) or False,
             chunks=_chunks(sections["chunks"]),
             forward_seconds=forward,
             return_seconds=back,
@@ -101,7 +101,7 @@ def description_of(file: TomlFile) -> Description:
         end.refuse(error.name, f"{error.rule}; it is {error.value}")
     return Description(
         setting=setting,
-        seed=simulation.read("seed", partial(_typed, (int,), "a whole number")) or 0,
+        seed=simulation.read("seed", partial(typed, int, "a whole number")) or 0,
         least_chunks=simulation.read("chunks", _whole),
         axes=[found for name in sweep if (found := sweep.read(name, partial(_axis, name)))],
     )
@@ -176,14 +176,14 @@ def _listed(section: Section) -> ChunkSizes:
 
 
 def _uniform(section: Section) -> ChunkSizes:
-    read = partial(_typed, (int,), "whole numbers")
+    read = partial(typed, int, "whole numbers")
     least = section.read("least", read)
     return UniformSizes(1 if least is None else least, section.required("most", read, example="most = 1_024"))
 
 
 def _observed(section: Section) -> ChunkSizes:
     """Sizes that were observed, one a line, below a heading; beside the description if the path is relative."""
-    text = partial(_typed, (str,), "the name of a file, or of a column in it")
+    text = partial(typed, str, "the name of a file, or of a column in it")
     path, column = section.path.parent / (section.read("csv", text) or ""), section.read("column", text)
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -216,13 +216,6 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], Callable[[Section], ChunkSizes]]] = {
     "csv": (("csv", "column"), _observed),
     "uniform": (("distribution", "least", "most"), _uniform),
 }
-
-
-def _typed(kinds: tuple[type, ...], words: str, given: object) -> Any:
-    """The value if it is of one of these types; TOML's ``true`` is not a number."""
-    if type(given) not in kinds:
-        raise ValueError(f"must be {words}, not {shown(given)}")
-    return given
 
 
 def _numbers(kinds: tuple[type, ...], words: str, given: object) -> list[Any]:

@@ -62,7 +62,15 @@ class TomlFile:
 
     def line_of(self, section: str, key: str = "") -> int:
         """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
-        return _line_of(self.text, section, key)
+        at = ""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if table := _TABLE.match(line):
+                at = table[1].strip("\"'")
+            name = _KEY.match(line)
+            written = at if name is None else ".".join(filter(None, (at, name[1].strip("\"'"))))
+            if written == f"{section}.{key}" if key else f"{written}.".startswith(f"{section}."):
+                return number
+        return self.line_of(section) if key else 0
 
 
 def read_toml(path: Path) -> TomlFile:
@@ -105,19 +113,6 @@ def sections_of(file: TomlFile, known: Mapping[str, Collection[str]]) -> "dict[s
 
 def _refuse(path: Path, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
     raise ParametersFileError(file=str(path), line=line, key=key, reason=reason)
-
-
-def _line_of(text: str, section: str, key: str = "") -> int:
-    """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
-    at = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if table := _TABLE.match(line):
-            at = table[1].strip("\"'")
-        name = _KEY.match(line)
-        written = at if name is None else ".".join(filter(None, (at, name[1].strip("\"'"))))
-        if written == f"{section}.{key}" if key else f"{written}.".startswith(f"{section}."):
-            return number
-    return _line_of(text, section) if key else 0
 
 
 class Section:
