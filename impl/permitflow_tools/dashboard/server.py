@@ -98,17 +98,12 @@ class Dashboard:
         self.history = History(exchange)
         self.guard = secrets.token_urlsafe(16)
 
-    @property
-    def asks_for_token(self) -> bool:
-        """Must a reader show who it is?"""
-        return self._control is not None
-
     def page(self) -> str:
         """The page, without any figure."""
         title = f"Exchange at {', '.join(self._addresses)}"
         document = {
             "guard": self.guard,
-            "asksForToken": self.asks_for_token,
+            "asksForToken": self._control is not None,
             "sampleSeconds": SAMPLE_SECONDS,
             "historySeconds": HISTORY_SECONDS,
             "watched": MOST_CHANNELS,
@@ -179,7 +174,10 @@ class Dashboard:
             "reserved_bytes": memory.memory.reserved_bytes,
             "max_memory": memory.limits.max_memory,
             "watches_all": len(self._exchange.names) <= MOST_CHANNELS,
-            "all": [_brief(name, rates.traffic.state, waits_of(rates).who) for name, rates in seen.items()],
+            "all": [
+                {"channel": name, "state": rates.traffic.state, "waiting": waits_of(rates).who}
+                for name, rates in seen.items()
+            ],
             "totals": {
                 "rows_in_per_second": sum(rates.rows_in_per_second for rates in seen.values()),
                 "rows_out_per_second": sum(rates.rows_out_per_second for rates in seen.values()),
@@ -224,10 +222,6 @@ class Dashboard:
             changed = await carry_out(self._exchange, request, access)
         assert isinstance(changed, Changed)
         return {"changed": [each._asdict() for each in changed.channels]}
-
-
-def _brief(name: str, state: str, who: str) -> dict[str, str]:
-    return {"channel": name, "state": state, "waiting": who}
 
 
 class _Server(PageServer):

@@ -52,10 +52,6 @@ class OwnLook(Look):
     footnote: ClassVar[str] = "The table shows the variables of the model; what a step has changed is marked."
     never_stuck: ClassVar[str] = "none is stuck"
 
-    def __init__(self, system: System[Any, Any]) -> None:
-        """There are no words for its guards: their own text is shown, with its values."""
-        super().__init__(system)
-
     @property
     def specification(self) -> Any:
         """The text of the model."""

@@ -8,14 +8,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from permitflow_model.kernel.system import Action, Step, System
+from permitflow_tools.explain.document import POSSIBLE
 from permitflow_tools.explain.look import Document, Look, argument
 
 __all__ = ["MOST_STATES", "Surroundings"]
 
 MOST_STATES = 1_000
 """States that the page of one run holds: some 100 kB."""
-
-POSSIBLE = -1
 
 
 class Surroundings:

@@ -18,7 +18,7 @@ from permitflow.flows.permits.parameters import (
     Oversize,
     StatedParameters,
 )
-from permitflow.flows.seam import Wishes
+from permitflow.flows.seam import Wishes, stated_values
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 
 
@@ -47,7 +47,7 @@ class EndParameters(ChannelParameters):
     @classmethod
     def of(cls, stated: Wishes) -> "EndParameters":
         """Complete the stated numbers."""
-        given = {name: value for name, value in stated._asdict().items() if value is not None}
+        given = stated_values(stated)
         return cls(**given | {"oversize": Oversize(given.get("oversize", Oversize.SPLIT))})
 
 
@@ -110,8 +110,7 @@ class SimulationSetting:
     @property
     def receiver(self) -> EndParameters:
         """The receiver's parameters."""
-        own = {name: value for name, value in self.downstream._asdict().items() if value is not None}
-        return EndParameters.of(self.upstream._replace(**own))
+        return EndParameters.of(self.upstream._replace(**stated_values(self.downstream)))
 
     @property
     def rtt_seconds(self) -> float:
