@@ -30,7 +30,7 @@ from permitflow_tools.cli.outcomes import Json, print_json, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apart, write_files
 from permitflow_tools.cli.own import OwnParameters, is_place, own_run
 from permitflow_tools.cli.permits import graph_of, run_of, setting_of
-from permitflow_tools.cli.trace import read_files, select_channels
+from permitflow_tools.cli.trace import read_channels
 from permitflow_tools.parameters.read import description_of, is_toml
 from permitflow_tools.parameters.sections import TomlFile, read_toml
 
@@ -245,7 +245,7 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
     from permitflow_tools.explain.looks.table import look_of
     from permitflow_tools.explain.run import recorded_run
 
-    channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
+    channels = read_channels(files, [name] if name else [], allow_truncated)
     if len(channels) > 1:
         names = [channel.channel for channel in channels]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""

@@ -92,7 +92,6 @@ def _security(
 
 @with_options(names=_SECURITY_OPTIONS, options=channel_options, limits=limits_of, security=_security)
 def serve(
-    context: typer.Context,
     stream: Annotated[
         list[StreamName],
         option(stream_name, "NAME[:N]", "A stream of N channels, NAME/0 to NAME/N-1; may be repeated."),

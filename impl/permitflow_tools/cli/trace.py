@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from permitflow.errors import TraceTruncatedError, counted, shortened
+from permitflow.tracing.reader import ChannelTrace, ScannedTrace, Trace, read_trace, scan_trace
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow_tools.cli.options import AllowTruncated, chosen, option, readable, rows, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
@@ -23,13 +24,13 @@ from permitflow_tools.cli.output import require_folder
 from permitflow_tools.cli.spark_session import require_master, spark_session
 
 if TYPE_CHECKING:
-    from permitflow.tracing import ChannelTrace, Trace
     from permitflow.tracing.events import Event
-    from permitflow.tracing.reader import ScannedTrace
     from permitflow_testing.query_runs import QueryVerdict
     from permitflow_testing.referee import Referee
     from permitflow_testing.subjects import Subject
     from permitflow_testing.traces import ChannelVerdict
+
+T = TypeVar("T", Trace, ScannedTrace)
 
 
 class _Orders(TyperGroup):
@@ -113,7 +114,7 @@ def validate(
         require_master(spark)
     require_folder("--checkpoint", checkpoint)
     files = [_lasting(file, context.with_resource) for file in files]
-    trace = scan_files(files, allow_truncated)
+    trace = _read(scan_trace, files, allow_truncated)
     names = chosen("--channel", channel or [], trace.channels, "channel")
     kept = None
     if checkpoint is not None:
@@ -209,7 +210,7 @@ def _ask_tlc(files: Sequence[Path], names: Sequence[str], allow_truncated: bool)
     from permitflow_model.tlc import TlcError, TlcNotFoundError
     from permitflow_testing.referee import ask_tlc
 
-    channels = select_channels(read_files(files, allow_truncated), names)
+    channels = read_channels(files, names, allow_truncated)
     try:
         return {channel.channel: ask_tlc(channel) for channel in channels}
     except (TlcNotFoundError, TlcError, ValueError) as error:
@@ -374,34 +375,21 @@ def _lasting(file: Path, hold: Callable[[AbstractContextManager[str]], str]) -> 
     return copy
 
 
-def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
-    """Read the files of one run, or end the command."""
-    from permitflow.tracing import read_trace
-
-    try:
-        with requires_extra("grpc"), ExitStack() as stack:
-            lasting = [_lasting(file, stack.enter_context) for file in files]
-            return read_trace(*lasting, allow_truncated=allow_truncated)
-    except TraceTruncatedError as error:
-        unusable(f"{error} (--allow-truncated)")
+def read_channels(files: Sequence[Path], names: Sequence[str], allow_truncated: bool) -> list[ChannelTrace]:
+    """The channels of these names in the files of one run, or all if there are none; or end the command."""
+    with ExitStack() as stack:
+        lasting = [_lasting(file, stack.enter_context) for file in files]
+        channels = _read(read_trace, lasting, allow_truncated).channels
+    return [channels[name] for name in chosen("--channel", names, channels, "channel")]
 
 
-def scan_files(files: Sequence[Path], allow_truncated: bool) -> "ScannedTrace":
-    """Read the headers of the files of one run, or end the command."""
-    from permitflow.tracing.reader import scan_trace
-
+def _read(read: Callable[..., T], files: Sequence[Path], allow_truncated: bool) -> T:
+    """The files of one run, or what their headers say; ends the command if there is nothing to look at."""
     try:
         with requires_extra("grpc"):
-            scanned = scan_trace(*files, allow_truncated=allow_truncated)
+            found = read(*files, allow_truncated=allow_truncated)
     except TraceTruncatedError as error:
         unusable(f"{error} (--allow-truncated)")
-    if not scanned.channels:
+    if not found.channels:
         unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
-    return scanned
-
-
-def select_channels(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
-    """The channels of these names, or all if there are none; end the command if there is nothing to look at."""
-    if not read.channels:
-        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
-    return [read.channels[name] for name in chosen("--channel", names, read.channels, "channel")]
+    return found
