@@ -10,7 +10,7 @@ from ``staged`` to ``kept`` by its number.
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 from zlib import crc32
 
@@ -233,7 +233,6 @@ class DurableChannelStore(ChannelStore):
     def __init__(
         self,
         store: "DurableStore",
-        name: str,
         number: int,
         parameters: tuple[str, Mapping[str, object]],
         kept: KeptChannel,
@@ -244,7 +243,6 @@ class DurableChannelStore(ChannelStore):
 
         Args:
             store: of the channel.
-            name: of the channel.
             number: by which the tables know it.
             parameters: its flow's name, and what ``Flow.stated`` gives.
             kept, batches, parts: as for ``ChannelStore``.
@@ -290,7 +288,7 @@ class DurableChannelStore(ChannelStore):
             prepared=found.prepared,
             barriers=[KeptBarrier(*place) for place in barriers],
         )
-        self = cls(store, name, number, (flow, json.loads(parameters)), kept, found.batches, found.parts)
+        self = cls(store, number, (flow, json.loads(parameters)), kept, found.batches, found.parts)
         missing_rows = next_row - self._first_kept_row - sum(batch.rows.num_rows for batch in found.batches)
         if not 0 <= expired_row <= next_row:
             raise ValueError(f"channel {name!r}: its rows before row {expired_row} have expired, and it has {next_row}")
@@ -470,9 +468,7 @@ class DurableStore(Store):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -608,7 +604,7 @@ class DurableStore(Store):
 
         numbers = self.database.done(add)
         return {
-            name: DurableChannelStore(self, name, number, (flow, stated), new[name])
+            name: DurableChannelStore(self, number, (flow, stated), new[name])
             for name, number in zip(names, numbers, strict=True)
         }
 

@@ -356,12 +356,9 @@ class Store:
             SchemaMismatchError: a stored channel has another schema; no channel was opened.
             StoreError: the stored data do not fit; no channel was opened.
         """
-        places = {name: ChannelStore(clock=self._now) for name in names}
+        places = {name: ChannelStore(clock=lambda: self.clock()) for name in names}
         self._channels |= places
         return list(places.values())
-
-    def _now(self) -> float:
-        return self.clock()
 
     async def remove(self, names: Collection[str]) -> None:
         """Forget channels and all their rows, all or none; the exchange writes nothing into them meanwhile, or later.
