@@ -536,14 +536,6 @@ class DrivenReceiver(CommandAdapter):
         return self.peer.end.shown_by_receiver
 
 
-class _Settling:
-    """The part of an adapter whose driver knows when its end has settled."""
-
-    async def settled(self: Any) -> None:
-        """See ``ChannelAdapter``."""
-        await self.settle()
-
-
 _ADAPTERS = {"sender": DrivenSender, "receiver": DrivenReceiver}
 
 
@@ -581,7 +573,6 @@ def adapter_of(
                 name=name, value=value, rule=f"must be one that the driver has: {', '.join(known)}"
             )
     base = _ADAPTERS[end]
-    bases = (_Settling, base) if said.settles else (base,)
     fields = {
         "driver": driver,
         "said": said,
@@ -595,7 +586,9 @@ def adapter_of(
         "quiet_seconds": 0.0 if said.settles else _QUIET_SECONDS,
         "call_seconds": START_SECONDS + 10 * driver.limit_seconds,
     }
-    return type(base.__name__, bases, fields)
+    if said.settles:
+        fields["settled"] = base.settle
+    return type(base.__name__, (base,), fields)
 
 
 def _outside(flow: str, parameters: Parameters, lacks: Lacks) -> Any:

@@ -468,7 +468,9 @@ class SendingPeer(Peer):
         """``end`` is at rest; ``options`` as for ``Peer``."""
         super().__init__(agreed, **options)
         self.end = end
-        self._ending = self._has_ended = self.is_aborted = False
+        self._ending = self.is_aborted = False
+        self.has_ended = False
+        """Was End written?"""
         self.is_stopped = self.is_cancelled = False
         self.outcome: EndOutcome | None = None
 
@@ -498,13 +500,13 @@ class SendingPeer(Peer):
             case Cancel() if self.is_stopped and not self.is_cancelled and self.outcome is None:
                 self.is_cancelled = self._ending = True
                 self.end.withdraw_all()
-            case Ended() if self._has_ended and self.outcome is None:
+            case Ended() if self.has_ended and self.outcome is None:
                 self.outcome = frame.outcome
                 if self.is_stopped:
                     self._check_cancelled()
             case _:
                 raise UnexpectedFrameError(
-                    frame=frame_name(frame), expected="Feedback" if not self._has_ended else "Ended"
+                    frame=frame_name(frame), expected="Feedback" if not self.has_ended else "Ended"
                 )
 
     def _check_cancelled(self) -> None:
@@ -545,11 +547,6 @@ class SendingPeer(Peer):
         self._write_frames([Abort("the kit gives up")])
         self.flush()
 
-    @property
-    def has_ended(self) -> bool:
-        """Was End written?"""
-        return self._has_ended
-
     def _due(self) -> Sequence[Any]:
         if self.is_aborted:
             return ()
@@ -567,15 +564,15 @@ class SendingPeer(Peer):
                 continue
             frames += [_marker(one) for one in together]
             self._unconsumed += [None] * len(together)
-        if self._ending and not self._has_ended and not self.end.has_waiting:
-            self._has_ended = True
+        if self._ending and not self.has_ended and not self.end.has_waiting:
+            self.has_ended = True
             totals = self.end.totals
             frames.append(End(totals[Kind.CHUNK], self.end.rows, totals[Kind.BARRIER], until=EndOutcome.CONSUMED))
         return frames
 
     def is_over(self) -> bool:
         """See ``Peer``."""
-        return self._has_ended or self.is_aborted
+        return self.has_ended or self.is_aborted
 
     def _may_close(self) -> bool:
         return self.is_aborted or self.outcome is not None
