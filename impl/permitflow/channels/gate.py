@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from permitflow.channels.local import LocalSender, open_channel
@@ -564,9 +563,7 @@ class InputGate(Generic[T]):
         """Close the gate at the end of the block."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close."""
         self.close()
         await asyncio.gather(*(each.task for each in self._inputs if each.task is not None), return_exceptions=True)

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -162,9 +161,7 @@ class KafkaRecords(AsyncIterable[Record]):
         self._pump = asyncio.create_task(self._run(), name="kafka records")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Commit what is consumed, and leave the group."""
         await self.aclose()
 

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -77,9 +76,7 @@ class KafkaProducer:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait until all records are confirmed; after an error, give up those that are not.
 
         Raises:

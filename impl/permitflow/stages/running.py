@@ -20,7 +20,6 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
@@ -133,9 +132,7 @@ class Elements(ABC, AsyncIterator[T]):
         self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self.aclose()
 

@@ -177,7 +177,7 @@ class Source(Generic[T]):
         """
         make = partial(MapAsync, function, at_most, is_ordered=is_ordered, supervision=supervision)
         return self._checked(
-            "map_async", make, *([_SOME] if supervision is not Supervision.STOP else []), _ahead(at_most)
+            "map_async", make, *([_SOME] if supervision is not Supervision.STOP else []), BufferNode(at_most)
         )
 
     def flat_map(
@@ -230,7 +230,7 @@ class Source(Generic[T]):
             InvalidParametersError: ``capacity`` is below 1.
         """
         make = partial(Buffer[T], capacity, overflow, when_dropped=when_dropped)
-        return self._checked("buffer", make, _ahead(capacity, overflow))
+        return self._checked("buffer", make, BufferNode(capacity, overflow))
 
     def conflate(
         self,
@@ -256,7 +256,7 @@ class Source(Generic[T]):
             InvalidParametersError: ``max_elements`` is below 1.
         """
         require_count(max_elements, name="max_elements")
-        nodes = _ahead(max_elements + 1), _SOME
+        nodes = BufferNode(max_elements + 1), _SOME
         return self._batch("batch", max_elements, lambda _: 1, seed, aggregate, supervision, *nodes)
 
     def batch_weighted(
@@ -273,7 +273,7 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``max_weight`` is not above 0.
         """
-        return self._batch("batch", max_weight, weigh, seed, aggregate, supervision, _ahead(2), _SOME)
+        return self._batch("batch", max_weight, weigh, seed, aggregate, supervision, BufferNode(2), _SOME)
 
     def _batch(
         self,
@@ -325,7 +325,7 @@ class Source(Generic[T]):
             InvalidParametersError: a number is out of its range.
         """
         return self._checked(
-            "grouped_within", lambda: GroupedWithin(max_elements, seconds), _ahead(max_elements), _SOME
+            "grouped_within", lambda: GroupedWithin(max_elements, seconds), BufferNode(max_elements), _SOME
         )
 
     def idle_timeout(self, seconds: float) -> "Source[T]":
@@ -648,10 +648,6 @@ def blueprint_of(*sources: Source[Any]) -> Blueprint:
 
 def _warn(waiting: int) -> None:
     _log.warning("%d elements wait in an unbounded arc", waiting)
-
-
-def _ahead(capacity: int, overflow: Overflow = Overflow.BLOCK) -> Node:
-    return BufferNode(capacity, overflow)
 
 
 def _plan(outlets: Sequence[Outlet]) -> Plan:
