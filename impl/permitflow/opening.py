@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 
-__all__ = ["opening", "require_extra"]
-
 
 def opening(package: str, places: Mapping[str, Collection[str]]) -> Callable[[str], object]:
     """The ``__getattr__`` of a package.

@@ -8,8 +8,6 @@ import os
 import signal
 from typing import NoReturn
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line with the arguments of this process."""

@@ -41,16 +41,6 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Inbound
 from permitflow.patience import Limit
 
-__all__ = [
-    "AlignedBarrier",
-    "GateChunk",
-    "GateItem",
-    "GateStatistics",
-    "InputGate",
-    "InputStatistics",
-    "MergedWatermark",
-]
-
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -127,7 +117,7 @@ class GateStatistics:
     inputs: tuple[InputStatistics, ...]
 
 
-class Receiver(Protocol[T]):
+class _Receiver(Protocol[T]):
     """The part of a receiving end that the gate uses; the ends of a local channel and of an exchange have it."""
 
     @property
@@ -144,7 +134,7 @@ class Receiver(Protocol[T]):
 @dataclass(eq=False, kw_only=True)
 class _Input(Generic[T]):
     name: str
-    receiver: Receiver[T]
+    receiver: _Receiver[T]
     core: GateReceiver[Any]
     blocked: Stopwatch
     awaited: Stopwatch
@@ -281,7 +271,7 @@ class InputGate(Generic[T]):
         self.add(receiver)
         return sender
 
-    def add(self, receiver: Receiver[T], *, name: str = "") -> None:
+    def add(self, receiver: _Receiver[T], *, name: str = "") -> None:
         """Add an input that was opened with ``group=gate.group``; the gate closes it.
 
         ``name``: by default that of its channel.

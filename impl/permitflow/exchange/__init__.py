@@ -9,13 +9,13 @@ Needs permitflow[grpc].  Names are loaded on first use: the command line needs a
 from typing import TYPE_CHECKING
 
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
+from permitflow.names import stream_channels
 from permitflow.opening import opening
 
 if TYPE_CHECKING:
     from permitflow.carriers.security import Security
     from permitflow.exchange.access import AccessControl
     from permitflow.exchange.books.bridge import BridgeState
-    from permitflow.exchange.books.replay import Retention
     from permitflow.exchange.channels.bridge_channel import BridgeChannel
     from permitflow.exchange.channels.replay_channel import ReplayChannel
     from permitflow.exchange.draining import drain
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.stores.postgres import PostgresStore
     from permitflow.exchange.stores.sqlite import SqliteStore
     from permitflow.exchange.stores.store import ChannelStore, Store
-    from permitflow.names import stream_channels
+    from permitflow.stream.control import Retention
     from permitflow.stream.traffic import ChannelTraffic
 
 __all__ = [
@@ -50,13 +50,13 @@ __all__ = [
 
 _ON_FIRST_USE = {
     "access": ("AccessControl",),
-    "books.replay": ("Retention",),
     "books.bridge": ("BridgeState",),
+    "books.kept_barriers": ("Retention",),
     "channels.bridge_channel": ("BridgeChannel",),
     "channels.replay_channel": ("ReplayChannel",),
     "draining": ("drain",),
     "limits": ("Limits",),
-    "registry": ("ChannelTraffic", "Exchange", "Keeping", "stream_channels"),
+    "registry": ("ChannelTraffic", "Exchange", "Keeping"),
     "server": ("ExchangeServer", "Security"),
     "stores.postgres": ("PostgresStore",),
     "stores.sqlite": ("SqliteStore",),

@@ -33,8 +33,6 @@ from permitflow.errors import (
 )
 from permitflow.stream.control import BaseRequest, Right
 
-__all__ = ["ANYBODY", "Access", "AccessControl"]
-
 _LOOK_SECONDS = 1.0
 """Seconds between two looks at the file while nobody asks for anything."""
 _DIGEST = re.compile("sha256:([0-9a-fA-F]{64})")

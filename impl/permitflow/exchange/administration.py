@@ -34,19 +34,6 @@ from permitflow.stream.control import (
 )
 from permitflow.wire.arrow import BatchCodec
 
-__all__ = [
-    "MOST_PEEKED_BYTES",
-    "Change",
-    "add_stream",
-    "list_channels",
-    "peek",
-    "purge",
-    "remove",
-    "require_possible",
-    "reset",
-    "rollback",
-]
-
 Change: TypeAlias = RemoveChannels | ResetChannels | Purge
 """An order that changes channels, of any kind."""
 

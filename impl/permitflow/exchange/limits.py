@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from permitflow.errors import InvalidParametersError, LimitReachedError, PermitflowError, ResumeRefusedError
 
-__all__ = ["OPTIONS", "Limit", "Limits"]
-
 
 class Limit(NamedTuple):
     """A row of the table."""

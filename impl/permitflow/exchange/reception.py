@@ -34,8 +34,6 @@ from permitflow.wire.codec import decode_downstream, decode_upstream
 from permitflow.wire.connection_frames import CONNECTION_KEY, decode_connection_frame, encode_connection_frame
 from permitflow.wire.wire_errors import copy_error, forget_frames
 
-__all__ = ["ConnectionGivenUp", "Reception"]
-
 _log = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 4_096

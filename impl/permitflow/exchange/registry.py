@@ -27,7 +27,7 @@ from permitflow.errors import (
 from permitflow.exchange.access import Access
 from permitflow.exchange.admission import Admission, Slot, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
-from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.exchange.certificate_watch import CertificateWatch, Validity
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
@@ -43,16 +43,14 @@ from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
-from permitflow.names import require_name, require_no_further, stream_channels
+from permitflow.names import require_name, require_no_further
 from permitflow.stream.compression import Compression, checked
-from permitflow.stream.control import ControlReply, ControlRequest
+from permitflow.stream.control import ControlReply, ControlRequest, Retention
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.schemas import read_schema
 from permitflow.wire.texts import require_text
-
-__all__ = ["Exchange", "Keeping", "stream_channels"]
 
 # Default staging room per kept row: two batches, one read and one written, each twice as large as the kept rows.
 STAGED_SHARE = 4

@@ -23,6 +23,7 @@ from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.carriers.grpc_connections import GrpcConnections, sockets
+from permitflow.carriers.resuming import ConnectionGivenUp
 from permitflow.carriers.security import NEEDS_TLS, Security, is_safe
 from permitflow.carriers.tcp import TcpStream
 from permitflow.carriers.tls import TlsPipe, speaks_no_tls
@@ -41,14 +42,12 @@ from permitflow.exchange.access import ANYBODY, Access, AccessControl
 from permitflow.exchange.admission import MOST_REFUSED, Attempt, Slot
 from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HEALTH, Answer, HealthService
-from permitflow.exchange.reception import ConnectionGivenUp, Reception
+from permitflow.exchange.reception import Reception
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.lasting import lasting_task
 from permitflow.opening import require_extra
 from permitflow.wire.wire_errors import forget_frames
-
-__all__ = ["ExchangeServer"]
 
 _log = logging.getLogger(__name__)
 

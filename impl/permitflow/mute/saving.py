@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["Saving"]
-
 _SAVE_AGAIN_SECONDS = 1.0
 
 

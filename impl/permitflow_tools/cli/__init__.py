@@ -9,8 +9,6 @@ import sys
 
 from permitflow_tools.cli.interrupts import Interrupts
 
-__all__ = ["main", "open_what_was_closed"]
-
 # Without this, gRPC prints messages of its own beside ours; it reads the variable when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 

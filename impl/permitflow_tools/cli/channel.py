@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from permitflow.errors import RetentionError, printable, shortened
-from permitflow.exchange.books.replay import Retention
 from permitflow.names import told
-from permitflow.stream.control import ChannelState
+from permitflow.stream.control import ChannelState, Retention
 from permitflow.stream.traffic import SILENT, lag_in_words
 from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options

@@ -9,12 +9,13 @@ import typer
 
 from permitflow.chunks import DEFAULT_CHUNK_ROWS, DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS, Oversize
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
+from permitflow.stream.control import Retention
 from permitflow_tools.cli.options import (
     MOST,
     given_options,

@@ -5,8 +5,6 @@ import sys
 from enum import Enum
 from typing import TextIO
 
-__all__ = ["LogLevel"]
-
 
 class LogLevel(Enum):
     """The least that is logged."""

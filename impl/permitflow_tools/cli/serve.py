@@ -14,12 +14,12 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, StoreLeftoverError, TransportError
-from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.names import stream_channels
 from permitflow.stream.compression import Compression
+from permitflow.stream.control import Retention
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
 from permitflow_tools.cli.limits import limits_of
 from permitflow_tools.cli.logs import LogLevel

@@ -14,8 +14,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.stream.control import MOST_CHANNELS
 from permitflow.stream.traffic import ChannelTraffic, Rates, Statistics, rates_between
 
-__all__ = ["FIGURES_OF_A_SAMPLE", "HISTORY_SECONDS", "SAMPLE_SECONDS", "History", "HistoryEntry"]
-
 SAMPLE_SECONDS = 2.0
 HISTORY_SECONDS = 600.0
 FIGURES_OF_A_SAMPLE = ("rows_in_per_second", "rows_out_per_second", "filled", "blocked_share", "consumer_blocked_share")

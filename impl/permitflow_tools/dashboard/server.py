@@ -49,8 +49,6 @@ from permitflow_tools.dashboard.waits import waits_of
 from permitflow_tools.explain.assets import page
 from permitflow_tools.explain.page_server import ANSWER_SECONDS, READER_SECONDS, PageHandler, PageServer, serving
 
-__all__ = ["GUARD", "MOST_SHOWN", "Dashboard", "serving_dashboard"]
-
 GUARD = "Permitflow-Page"
 """The header that an order needs; its value is in the page only."""
 MOST_SHOWN = 100

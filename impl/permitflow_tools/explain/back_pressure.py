@@ -13,8 +13,6 @@ from permitflow_tools.explain.plots import frame, line_colour, palette
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["plot_back_pressure"]
-
 Look = Mapping[str, Any]
 """A line of ``permitflow top --json``."""
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from permitflow.carriers.accepting import place
 
-__all__ = ["ANSWER_SECONDS", "MOST_READERS", "READER_SECONDS", "PageHandler", "PageServer", "serving"]
-
 MOST_READERS = 16
 """Requests at a time; others are hung up on."""
 READER_SECONDS = 10.0

@@ -18,8 +18,6 @@ from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import SCRIPTS, STYLES, storyboard
 from permitflow_tools.explain.surroundings import Surroundings
 
-__all__ = ["Knob", "Playground", "PlaygroundSetting", "key", "play_page", "visited"]
-
 Steps = Sequence[Step[Any]]
 
 BADGES = {True: "never stuck", False: "can get stuck"}

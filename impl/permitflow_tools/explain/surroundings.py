@@ -11,8 +11,6 @@ from permitflow_model.kernel.system import Action, Step, System
 from permitflow_tools.explain.document import POSSIBLE
 from permitflow_tools.explain.look import Document, Look, argument
 
-__all__ = ["MOST_STATES", "Surroundings"]
-
 MOST_STATES = 1_000
 """States that the page of one run holds: some 100 kB."""
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from permitflow.errors import RowFileError
 
-__all__ = ["RowFormat", "format_of"]
-
 
 class RowFormat(StrEnum):
     """How rows stand in a file."""

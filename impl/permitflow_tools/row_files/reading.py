@@ -18,8 +18,6 @@ import pyarrow.parquet
 from permitflow.errors import RowFileError
 from permitflow_tools.row_files import RowFormat
 
-__all__ = ["RowReader", "open_rows"]
-
 _BLOCK_BYTES = 1 << 20
 _MOST_LINE_BYTES = 16 << 20  # that of a message
 _SHOWN_DIGITS = 40

@@ -21,8 +21,6 @@ from permitflow.errors import RowFileError
 from permitflow_tools.row_files import RowFormat
 from permitflow_tools.row_files.values import as_json, rows_of
 
-__all__ = ["OutputFile", "RowWriter", "open_writer"]
-
 # Of a row group of Parquet, or the bytes of its rows.
 _GROUP_ROWS = 65_536
 _GROUP_BYTES = 64 << 20

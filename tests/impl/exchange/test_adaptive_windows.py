@@ -13,7 +13,7 @@ from permitflow.client import SameHost, get, put
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream, InvalidParametersError, PermitflowError
 from permitflow.exchange import Exchange
-from permitflow.exchange.books.replay import Retention
+from permitflow.stream.control import Retention
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.simulated_time import simulated
 

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from permitflow.errors import RetentionError, WouldBlock
-from permitflow.exchange.books.replay import Retention
-from permitflow.stream.control import KeptBarrier
+from permitflow.stream.control import KeptBarrier, Retention
 
 MOST_BARRIERS = 256
 """The most barriers that a channel keeps: each look of a streaming query tells all of them."""

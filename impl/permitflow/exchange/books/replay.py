@@ -20,15 +20,6 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.names import require_name
-from permitflow.stream.control import Retention
-
-__all__ = [
-    "DEFAULT_CONSUMER",
-    "MOST_PRODUCERS",
-    "ReplayBooks",
-    "Retention",
-    "require_consumers",
-]
 
 DEFAULT_CONSUMER = "default"
 """The consumer that reads if no name is given."""

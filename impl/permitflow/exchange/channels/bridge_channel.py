@@ -27,7 +27,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.bridge import BridgeBooks, BridgeState, Retired
-from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.flows.byte_window import ByteWindow
@@ -35,6 +35,7 @@ from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.patience import patience
+from permitflow.stream.control import Retention
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
 from permitflow.stream.traffic import ChannelTraffic

@@ -44,7 +44,7 @@ from permitflow.errors import (
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.books.kept_barriers import KeptBarriers
-from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks
 from permitflow.exchange.channels.expiring import Expiring
 from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, Direction, ProducerStream, Streams
 from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry, KeptBatch
@@ -53,7 +53,7 @@ from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
-from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
+from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier, Retention
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned

@@ -16,17 +16,6 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.system import Writer
 
-__all__ = [
-    "TABLES",
-    "TABLES_VERSION",
-    "Check",
-    "Database",
-    "DatabaseConnection",
-    "Job",
-    "Load",
-    "Rows",
-]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -32,8 +32,6 @@ from permitflow.wire.arrow import BatchCodec, joined, runs
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.schemas import OF_STORE, extends, read_schema, require_equal_schemas
 
-__all__ = ["DurableChannelStore", "DurableStore", "Loaded"]
-
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
 

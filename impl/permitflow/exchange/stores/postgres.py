@@ -8,8 +8,6 @@ from permitflow.exchange.stores.database import Database, Load
 from permitflow.exchange.stores.durable import DurableStore, Loaded
 from permitflow.exchange.stores.postgres_database import Location, PostgresDatabase, Waits, open_database
 
-__all__ = ["PostgresStore", "Waits"]
-
 
 class PostgresStore(DurableStore):
     """Keeps channels in a schema of a database as well.  Needs permitflow[postgres]."""

@@ -43,8 +43,6 @@ from permitflow.exchange.stores.database import (
 from permitflow.exchange.stores.system import WritingThread
 from permitflow.pauses import pauses
 
-__all__ = ["Location", "PostgresDatabase", "Waits", "open_database"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -6,8 +6,6 @@ from permitflow.exchange.stores.durable import DurableStore
 from permitflow.exchange.stores.sqlite_database import open_database
 from permitflow.exchange.stores.system import System
 
-__all__ = ["SqliteStore"]
-
 
 class SqliteStore(DurableStore):
     """Keeps channels in a folder as well."""

@@ -10,8 +10,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["System", "Writer"]
-
 T = TypeVar("T")
 J = TypeVar("J")
 J_contra = TypeVar("J_contra", contravariant=True)

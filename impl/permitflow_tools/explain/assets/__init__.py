@@ -7,8 +7,6 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from string import Template
 
-__all__ = ["asset", "page"]
-
 
 def asset(name: str, folder: Traversable | None = None) -> str:
     """The text of one of them; what the given folder has is taken from there."""

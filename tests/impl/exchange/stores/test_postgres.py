@@ -14,8 +14,7 @@ from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, 
 from permitflow.exchange import ChannelStore, PostgresStore
 from permitflow.exchange.stores import postgres_database
 from permitflow.exchange.stores.database import TABLES_VERSION
-from permitflow.exchange.stores.postgres import Waits
-from permitflow.exchange.stores.postgres_database import Location
+from permitflow.exchange.stores.postgres_database import Location, Waits
 from permitflow.stream.frames import Staging
 from tests.support.postgres import LOCKED_USER, PostgresServer, schema_of, server_of_its_own
 from tests.support.stored_rows import SCHEMA, channel, filled, numbers, rows

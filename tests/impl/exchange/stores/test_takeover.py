@@ -18,7 +18,7 @@ import pytest
 from permitflow.client import control, get, put
 from permitflow.errors import PeerGoneError, PermitflowError, StoreTakenOverError
 from permitflow.exchange import Exchange, ExchangeServer, PostgresStore, Retention
-from permitflow.exchange.stores.postgres import Waits
+from permitflow.exchange.stores.postgres_database import Waits
 from tests.support.kept_rows import SCHEMA, rows
 from tests.support.number_streams import CHANNEL
 from tests.support.postgres import PostgresServer, schema_of
