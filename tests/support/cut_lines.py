@@ -10,9 +10,10 @@ from typing import Self
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.reaching import Destination
+from permitflow.carriers.resuming import ConnectionGivenUp
 from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange import Exchange
-from permitflow.exchange.reception import ConnectionGivenUp, Reception
+from permitflow.exchange.reception import Reception
 from permitflow.wire.buffers import Buffer
 
 ADDRESS = "exchange.example:1"

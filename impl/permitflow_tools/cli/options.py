@@ -162,10 +162,10 @@ def is_database(text: str) -> bool:
     return text.startswith(("postgresql:", "postgres:"))
 
 
-host_and_port = fitting(str, partial(parsed, least_port=0))
+host_and_port: Callable[[Any], str] = fitting(str, partial(parsed, least_port=0))
 """Parses an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
 
-exchange_addresses = fitting(str, several)
+exchange_addresses: Callable[[Any], str] = fitting(str, several)
 """Parses the address of an exchange to dial, or those of several with commas between them."""
 
 
@@ -176,10 +176,8 @@ def http_address(text: str) -> str:
     return host_and_port(text)
 
 
-def stream_name(text: str | StreamName) -> StreamName:
+def stream_name(text: str) -> StreamName:
     """Parse a stream, as in ``orders`` or, with its number of channels, ``orders:4``."""
-    if isinstance(text, StreamName):
-        return text
     name, colon, count = text.rpartition(":")
     if not colon:
         name, count = text, "1"
@@ -216,9 +214,9 @@ def rows_per_second(text: str) -> float:
     return _understood(quantities.rate, text)
 
 
-def axis(text: str | Axis) -> Axis:
+def axis(text: str) -> Axis:
     """Parse a varied parameter, as in ``row_permits=256..65536:x2``."""
-    return text if isinstance(text, Axis) else _understood(read_axis, text)
+    return _understood(read_axis, text)
 
 
 def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:
