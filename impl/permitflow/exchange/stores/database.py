@@ -126,6 +126,15 @@ TABLES = (
 ``channel`` refers to ``channels``, ``batch`` of ``kept`` and ``staged`` to ``batches``, ``part`` to ``parts``."""
 
 
+def wrong_version(version: int, advice: str) -> str:
+    """Why tables of this version cannot be used; empty if they can."""
+    if version > TABLES_VERSION:
+        return f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
+    if version < TABLES_VERSION:
+        return f"it is damaged, or from before the first release (tables of version {version}); {advice}"
+    return ""
+
+
 class Rows(Protocol):
     """The result of a statement."""
 

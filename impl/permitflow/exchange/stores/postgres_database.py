@@ -33,13 +33,7 @@ from psycopg.waiting import Ready, Wait
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.books.ownership import StoreOwnership
-from permitflow.exchange.stores.database import (
-    TABLES,
-    TABLES_VERSION,
-    Database,
-    Job,
-    Load,
-)
+from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load, wrong_version
 from permitflow.exchange.stores.system import WritingThread
 from permitflow.pauses import pauses
 
@@ -387,7 +381,8 @@ def _lay_out(session: _Session, location: Location) -> None:
     schema = location.schema
     tables = {name for (name,) in session.execute(_LIST_TABLES, [schema]).fetchall()}
     if "store" in tables:
-        _require_version(session.value("SELECT version FROM store"))
+        if reason := wrong_version(session.value("SELECT version FROM store"), "name a new schema"):
+            raise _UnfitError(reason)
     elif tables:
         raise _UnfitError(f"the schema {schema} has tables of another program: name a new one with ?schema=")
     else:
@@ -399,15 +394,6 @@ def _lay_out(session: _Session, location: Location) -> None:
         session.execute(_STORE)
         session.execute("INSERT INTO store VALUES (?, 0, 0, '', now())", [TABLES_VERSION])
         session.commit()
-
-
-def _require_version(version: int) -> None:
-    if version > TABLES_VERSION:
-        told = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
-        raise _UnfitError(told)
-    if version < TABLES_VERSION:
-        told = f"it is damaged, or from before the first release (tables of version {version}); name a new schema"
-        raise _UnfitError(told)
 
 
 def _words(error: Exception) -> str:

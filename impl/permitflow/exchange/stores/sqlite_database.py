@@ -14,13 +14,7 @@ from traceback import clear_frames
 from typing import TypeVar
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
-from permitflow.exchange.stores.database import (
-    TABLES,
-    TABLES_VERSION,
-    Database,
-    Job,
-    Load,
-)
+from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load, wrong_version
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
 from permitflow.exchange.stores.system import System
 
@@ -190,11 +184,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
-    if version > TABLES_VERSION:
-        reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
-        raise StoreUnusableError(path=str(path), reason=reason)
-    if version not in (_UNCOUNTED, TABLES_VERSION):
-        reason = f"it is damaged, or from before the first release (tables of version {version}); {ADVICE}"
+    if version != _UNCOUNTED and (reason := wrong_version(version, ADVICE)):
         raise StoreUnusableError(path=str(path), reason=reason)
     return int(version)
 
