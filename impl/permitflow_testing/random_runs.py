@@ -25,17 +25,7 @@ from permitflow.tracing.file import MemoryTrace
 from permitflow_testing.bounded import MakeBounded
 from permitflow_testing.leading import Led
 from permitflow_testing.moves import Divergence, Lockstep, Move, attempt, compare, is_rule
-from permitflow_testing.rules import (
-    FEW,
-    Integer,
-    Lacks,
-    MakePair,
-    Outcome,
-    Rule,
-    Rulebook,
-    RuleVerdict,
-    alphabet_for,
-)
+from permitflow_testing.rules import FEW, Integer, Lacks, MakePair, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
 from permitflow_testing.traces import judge
 
 

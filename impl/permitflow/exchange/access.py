@@ -25,12 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from permitflow.carriers.security import LEAST_TOKEN, MOST_TOKEN, is_token
 from permitflow.carriers.tls_files import FromFiles
-from permitflow.errors import (
-    ForbiddenError,
-    InvalidParametersError,
-    UnauthenticatedError,
-    UnknownChannelError,
-)
+from permitflow.errors import ForbiddenError, InvalidParametersError, UnauthenticatedError, UnknownChannelError
 from permitflow.stream.control import BaseRequest, Right
 
 _LOOK_SECONDS = 1.0

@@ -40,15 +40,7 @@ from permitflow.stream.frames import (
     ReturnedBytes,
     frame_name,
 )
-from permitflow.stream.handshake import (
-    PROTOCOL_VERSION,
-    accept,
-    agree,
-    agree_on_bytes,
-    stated,
-    verify,
-    verify_bytes,
-)
+from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, agree_on_bytes, stated, verify, verify_bytes
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.checksum import Checksums

@@ -16,17 +16,7 @@ from permitflow_testing import mistakes
 from permitflow_testing.adapter import Feature, ReceivedMessage
 from permitflow_testing.mistakes import changed_after, changed_before, right
 from permitflow_testing.outside import CONSUME, Outside, Perform, World
-from permitflow_testing.rules import (
-    FEW,
-    Breach,
-    Duty,
-    Graph,
-    Integer,
-    Lacks,
-    Rulebook,
-    rules_in,
-    whole_run_rules,
-)
+from permitflow_testing.rules import FEW, Breach, Duty, Graph, Integer, Lacks, Rulebook, rules_in, whole_run_rules
 from permitflow_testing.subjects.demand import DemandPair
 
 FULL, OVERLAPPING = Demand(size=2, batch=2), Demand(size=3, batch=2)

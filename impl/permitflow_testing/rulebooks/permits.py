@@ -15,17 +15,7 @@ from permitflow_testing import mistakes
 from permitflow_testing.adapter import Feature, ReceivedMessage
 from permitflow_testing.mistakes import changed_after, changed_before, never, send_from
 from permitflow_testing.outside import CONSUME, Outside, Perform, Result, World
-from permitflow_testing.rules import (
-    FEW,
-    Breach,
-    Duty,
-    Graph,
-    Integer,
-    Lacks,
-    Rulebook,
-    rules_in,
-    whole_run_rules,
-)
+from permitflow_testing.rules import FEW, Breach, Duty, Graph, Integer, Lacks, Rulebook, rules_in, whole_run_rules
 from permitflow_testing.subjects.permits import CorePair, model_of
 
 

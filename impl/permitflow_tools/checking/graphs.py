@@ -27,17 +27,7 @@ from permitflow.stages.blueprint import (
     UnboundedNode,
 )
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.stage_graph import (
-    ASKED,
-    ASKING,
-    CANCELLED,
-    ELEMENT,
-    HERE,
-    IDLE,
-    Parameters,
-    State,
-    initial,
-)
+from permitflow_model.stage_graph import ASKED, ASKING, CANCELLED, ELEMENT, HERE, IDLE, Parameters, State, initial
 from permitflow_model.stage_graph_waits import dead_arcs, ring_of
 from permitflow_tools.checking.graphs_leaps import Leap, Script, courses, replay_script
 from permitflow_tools.checking.graphs_search import (

@@ -16,16 +16,7 @@ from permitflow.flows.permits.parameters import KEPT_PARAMETERS, ONCE_PARAMETERS
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.stream.control import Retention
-from permitflow_tools.cli.options import (
-    MOST,
-    given_options,
-    latency,
-    one_of,
-    option,
-    rows,
-    size_in_bytes,
-    whole_number,
-)
+from permitflow_tools.cli.options import MOST, given_options, latency, one_of, option, rows, size_in_bytes, whole_number
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.parameters.quantities import size_text
 

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 import typer
 
 from permitflow.carriers.security import Security
-from permitflow.errors import (
-    InvalidParametersError,
-    PermitflowError,
-    UnknownChannelError,
-    UnknownConsumerError,
-)
+from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError, UnknownConsumerError
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import exchange_addresses, given_options, option
 from permitflow_tools.cli.outcomes import failed, requires_extra, unusable

@@ -17,12 +17,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from permitflow.chunks import DEFAULT_CHUNK_ROWS
-from permitflow.errors import (
-    LocalProtocolError,
-    StoreLeftoverError,
-    StoreMismatchError,
-    UndecodableDataError,
-)
+from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMismatchError, UndecodableDataError
 from permitflow.exchange.stores.database import Check, Database, DatabaseConnection, Load, Rows
 from permitflow.exchange.stores.store import ChannelStore, KeptBatch, KeptChannel, PublishedPart, Store
 from permitflow.flows.seam import Parameters
