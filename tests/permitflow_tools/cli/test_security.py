@@ -61,7 +61,7 @@ async def test_serve_warns_where_nothing_protects_and_lets_bearers_in(tmp_path: 
 
 @pytest.mark.long
 def test_the_commands_of_the_guide_work_as_they_stand(command: Command, tmp_path: Path) -> None:
-    section = GUIDE.read_text().partition("## On a network\n")[2].partition("\n## ")[0]
+    section = GUIDE.read_text().partition("## TLS, tokens, rights\n")[2].partition("\n## ")[0]
     prepare, serve, dial = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     subprocess.run(["bash", "-e", "-c", prepare], cwd=tmp_path, check=True, capture_output=True)
     here = serve.replace("0.0.0.0:50051", "127.0.0.1:0").replace("0.0.0.0:50052", "127.0.0.1:0")
