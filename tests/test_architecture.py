@@ -196,6 +196,26 @@ def test_packages_name_only_what_they_have(repository: Path) -> None:
     assert wrong == {"impl/permitflow/kafka/__init__.py": {"pause", "resume"}}, "that are Kafka's own"
 
 
+def test_only_doors_and_who_hands_names_on_list_names(repository: Path) -> None:
+    doors = re.findall(r"^\| \[`([\w.]+)`\]", (repository / "docs/reference/api.md").read_text(), re.MULTILINE)
+    sources = {module: path.read_text() for module, path in modules(repository).items()}
+    listing = {module for module, source in sources.items() if re.search(r"^__all__\b", source, re.MULTILINE)}
+    assert len(listing.intersection(doors)) > 20
+    assert [module for module in listing.difference(doors) if not handed_on(sources[module])] == []
+
+
+def handed_on(source: str) -> set[str]:
+    """The names of a module's ``__all__`` that it has from others."""
+    tree = ast.parse(source)
+    listed = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {each.asname or each.name for node in imports for each in node.names}.intersection(listed)
+
+
 def named_by(package: Path) -> set[str]:
     """What its docstring puts in quotes as names of modules and functions."""
     return set(re.findall(r"``([a-z]\w*)``", ast.get_docstring(ast.parse(package.read_text())) or ""))

@@ -11,18 +11,6 @@ from typing import Any, TypeVar
 
 from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 
-__all__ = [
-    "byte_counter",
-    "part",
-    "rows_of",
-    "sized_slices",
-    "slices",
-    "sums_of_bytes",
-    "tail",
-    "whole_bytes",
-    "whole_rows",
-]
-
 T = TypeVar("T")
 
 # What their length counts is not a row, or they have no row yet.

@@ -14,8 +14,6 @@ from permitflow_model.kernel.runs import Move, Run, replay
 from permitflow_model.manifest import reference
 from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
 
-__all__ = ["THEOREMS", "Decision", "Statement", "Undecided", "decide", "safe_max_chunk_cost"]
-
 
 class Statement(NamedTuple):
     """What a theorem says, and of what."""

@@ -20,8 +20,6 @@ from permitflow.stream.frames import EndOutcome
 if TYPE_CHECKING:
     from permitflow.dispatch.keys import Splitter
 
-__all__ = ["RemoteDispatcher", "dispatch"]
-
 
 class RemoteDispatcher(HashDispatcher[pa.RecordBatch]):
     """The upstream of several channels of an exchange."""

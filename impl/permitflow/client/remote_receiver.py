@@ -30,8 +30,6 @@ from permitflow.wire.codec import (
 from permitflow.wire.joined import JoinedChunks, oldest_joined
 from permitflow.wire.protobuf_values import decode_announcement
 
-__all__ = ["RemoteReceiver"]
-
 _log = logging.getLogger(__name__)
 
 RESIDUE_SECONDS = 0.02

@@ -31,8 +31,6 @@ from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, each
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
-__all__ = ["LEFT_WITHOUT_END", "RemoteSender", "left_by", "warn_of_leaving"]
-
 _log = logging.getLogger(__name__)
 
 LEFT_WITHOUT_END = "its producer left without ending it"

@@ -9,8 +9,6 @@ This class only measures and decides; the flow's ``resize`` does it (docs/protoc
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["OUT_OF_REACH", "AdaptiveWindow", "require_latency"]
-
 OUT_OF_REACH = (
     "%s: rows wait about %.3g s and not %.3g s, because two of its chunks take so long at the rate that was measured; "
     "send smaller chunks, or want a longer latency"

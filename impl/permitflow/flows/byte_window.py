@@ -23,17 +23,6 @@ from typing import Protocol
 
 from permitflow.errors import ByteOverrunError, ByteOverspendError, InvalidParametersError
 
-__all__ = [
-    "DEFAULT_BYTE_WINDOW",
-    "DEFAULT_WINDOW",
-    "ByteWindow",
-    "OutstandingBytes",
-    "RunSums",
-    "Sums",
-    "UnreturnedBytes",
-    "require_byte_window",
-]
-
 DEFAULT_BYTE_WINDOW = 16 << 20
 """Bytes.  No brake for usual rows: 131,072 rows of 24 bytes take 3 MiB."""
 _BATCHES_IN_WINDOW = 4

@@ -20,8 +20,6 @@ from itertools import accumulate
 
 from permitflow.errors import OverspendError
 
-__all__ = ["Credit"]
-
 
 class Credit:
     """The credit that a receiver's end gives its sender, by the places where it can be."""

@@ -6,8 +6,6 @@ from permitflow.errors import ParameterMismatchError
 from permitflow.flows.seam import Flow, registered
 from permitflow.names import MOST_NAME_CHARACTERS
 
-__all__ = ["flow_named", "flow_names"]
-
 
 def _permits() -> Flow:
     from permitflow.flows.permits.agreement import PERMITS

@@ -2,8 +2,6 @@
 
 from permitflow.spark.stream_planning import Positions
 
-__all__ = ["BlockedShare"]
-
 
 class BlockedShare:
     """How long producers waited for room in the most blocked channel: 0 never, 1 always.  Picklable.

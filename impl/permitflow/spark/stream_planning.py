@@ -23,19 +23,6 @@ from permitflow.errors import (
 from permitflow.spark.places import Places, require_there
 from permitflow.stream.control import ChannelPosition, ChannelRow, ChannelState
 
-__all__ = [
-    "EPOCH_OFFSET_VERSION",
-    "LOSSES",
-    "OFFSET_VERSION",
-    "Position",
-    "Positions",
-    "RowRange",
-    "StreamOffset",
-    "StreamPlanner",
-    "fair_shares",
-    "lost",
-]
-
 OFFSET_VERSION = 1
 """Version of the JSON form.  A later version of this package may read the checkpoint of an earlier one."""
 

@@ -63,8 +63,6 @@ T = TypeVar("T")
 _SAMPLED_ROWS = 256
 _SAMPLED_CHANNELS = 16
 
-__all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
-
 
 class ExchangeLine:
     """A connection to the exchange that retries for ``timeout_seconds`` while the exchange is away.

@@ -14,46 +14,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 from permitflow.flows.seam import Parameters
 from permitflow.stream.traffic import ChannelTraffic, Statistics
 
-__all__ = [
-    "MOST_CHANNELS",
-    "MOST_PEEKED",
-    "MOST_PUBLISHED",
-    "Acknowledge",
-    "AddStream",
-    "AskChannels",
-    "AskPositions",
-    "AskStatistics",
-    "BaseRequest",
-    "Changed",
-    "ChangedChannel",
-    "ChannelPosition",
-    "ChannelRow",
-    "ChannelState",
-    "Channels",
-    "Close",
-    "ControlReply",
-    "ControlRequest",
-    "Discard",
-    "Discarded",
-    "KeptBarrier",
-    "ListedChannel",
-    "Peek",
-    "Peeked",
-    "PeekedBatch",
-    "Positions",
-    "Prepare",
-    "Publish",
-    "Published",
-    "Purge",
-    "RemoveChannels",
-    "ResetChannels",
-    "Retention",
-    "Right",
-    "Rollback",
-    "StagedPart",
-    "StreamConnection",
-]
-
 S = TypeVar("S")
 
 MOST_CHANNELS = 1_000

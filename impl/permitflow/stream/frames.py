@@ -14,32 +14,6 @@ from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Wishes
 from permitflow.stream.compression import CompressionAnswer, CompressionOffer
 from permitflow.stream.resuming import ResumeAnswer, ResumeOffer
 
-__all__ = [
-    "Abort",
-    "Agreement",
-    "Announcement",
-    "Cancel",
-    "Chunks",
-    "Data",
-    "DownstreamFrame",
-    "End",
-    "EndOutcome",
-    "Ended",
-    "Failure",
-    "Feedback",
-    "Frame",
-    "Get",
-    "JobTotal",
-    "Put",
-    "ReturnedBytes",
-    "SameHostAnswer",
-    "SameHostOffer",
-    "Staging",
-    "TaskAttempt",
-    "UpstreamFrame",
-    "frame_name",
-]
-
 T = TypeVar("T")
 
 

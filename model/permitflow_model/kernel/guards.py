@@ -10,8 +10,6 @@ from types import FrameType, TracebackType
 
 from permitflow_model.kernel.system import Disabled, require
 
-__all__ = ["false_condition", "false_guard"]
-
 
 def false_guard(error: Disabled) -> str:
     """The condition that was required, and the values in it; empty where the text of the model is not at hand."""

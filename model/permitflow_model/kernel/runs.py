@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from permitflow_model.kernel.system import Step, System, shown
 
-__all__ = ["Move", "Run", "columns_of", "replay", "table_of"]
-
 S = TypeVar("S")
 P = TypeVar("P")
 

@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 from permitflow_model.kernel.system import System
 from permitflow_model.tla_values import camel_case, snake_case
 
-__all__ = ["Mistake", "mistaken", "mistakes_in", "named_after_mistakes"]
-
 S = TypeVar("S")
 P = TypeVar("P")
 

@@ -5,8 +5,6 @@ The ring is an anonymous file that both ends map.
 
 from enum import StrEnum
 
-__all__ = ["SameHost"]
-
 
 class SameHost(StrEnum):
     """Whether processes of one host share memory."""

@@ -67,8 +67,6 @@ from permitflow.wire.schemas import (
     widened,
 )
 
-__all__ = ["KeepingProducer", "ReplayChannel", "settled"]
-
 A = ParamSpec("A")
 T = TypeVar("T")
 

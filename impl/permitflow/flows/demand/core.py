@@ -22,8 +22,6 @@ from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import Flow, Inbound, MessageReceiver, MessageSender, Outbound, Urgency, require_whole
 
-__all__ = ["DEMAND", "Demand", "DemandFlow", "DemandReceiver", "DemandSender", "Request"]
-
 T = TypeVar("T")
 
 # Akka Streams' max-input-buffer-size.

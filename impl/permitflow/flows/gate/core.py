@@ -29,18 +29,6 @@ from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
 from permitflow.flows.seam import Entries, Flow, Group, Inbound, Outbound, Urgency, Wishes, require_whole, stated_values
 
-__all__ = [
-    "GATE",
-    "GATE_ACTIONS",
-    "Backlog",
-    "Gate",
-    "GateFlow",
-    "GateParameters",
-    "GateReceiver",
-    "GateSender",
-    "Grant",
-]
-
 T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 

@@ -34,16 +34,6 @@ from permitflow.flows.seam import (
     stated_values,
 )
 
-__all__ = [
-    "SQUELCH",
-    "SQUELCH_ACTIONS",
-    "Signal",
-    "SquelchFlow",
-    "SquelchParameters",
-    "SquelchReceiver",
-    "SquelchSender",
-]
-
 T = TypeVar("T")
 
 DEFAULT_HIGH = 1_024
