@@ -1024,7 +1024,7 @@ class Inbound(ABC, Generic[T]):
 
         Empty while the application holds a message.  The number of chunks is at most ``most_rows`` divided by the rows
         of the first chunk, plus one.  Many chunks that are no list, such as the rows of one batch, are returned without
-        others; and only the first run is cut.  Else these chunks, and all that follow, would have to be joined again.
+        others, and fewer of them uncut behind others.  Else they, and all that follow, would have to be joined again.
         """
         parts: list[Sequence[T]] = []
         rows_of_each: list[int] = []
@@ -1036,8 +1036,9 @@ class Inbound(ABC, Generic[T]):
             if not parts:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
             left = most - len(rows_of_each)
-            is_whole = len(rows) - start >= _MANY_CHUNKS and not isinstance(payloads, list)
-            if parts and (is_whole or left < len(rows)):
+            is_list = isinstance(payloads, list)
+            is_whole = len(rows) - start >= _MANY_CHUNKS and not is_list
+            if parts and (is_whole or left < (1 if is_list else len(rows))):
                 break
             if start or left < len(rows):
                 sums = RunSums(rows, ((len(rows), size_bytes or 0),))

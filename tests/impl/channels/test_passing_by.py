@@ -72,7 +72,7 @@ def test_many_chunks_of_one_batch_are_shown_alone_and_as_they_came() -> None:
     assert seen == [1, 16, 17]
 
 
-def test_only_the_oldest_of_the_shown_runs_is_cut() -> None:
+def test_chunks_of_one_batch_are_shown_uncut_behind_others() -> None:
     core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
     core.deliver_many("12", [1, 2])
     core.deliver_many("345", [3, 4, 5])
@@ -80,6 +80,13 @@ def test_only_the_oldest_of_the_shown_runs_is_cut() -> None:
     assert shown_rows == [[1], [1, 2], [1, 2, 3, 4, 5]]
     core.consume_oldest(3)
     assert [*core.chunks_at_hand(1, 99)[1]] == [4]
+
+
+def test_chunks_that_came_singly_are_shown_as_many_as_are_wanted() -> None:
+    core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
+    core.deliver_many([*"123"], [1, 2, 3])
+    core.deliver_many([*"456"], [4, 5, 6])
+    assert [[*core.chunks_at_hand(most, 99)[1]] for most in (3, 4)] == [[1, 2, 3], [1, 2, 3, 4]]
 
 
 def test_rows_are_told_of_all_runs_that_can_be_moved_next() -> None:
