@@ -37,7 +37,7 @@ for record in watching.records:
         print(f"{record.progress.query}: {record.progress.input_rows} rows in {record.progress.batch_seconds:.1f} s")
 spark.stop()
 
-# The audit will not be started again: its last batch is processed, and only it could still acknowledge that.
+# The audit will not be started again: what is acknowledged for it need not be kept for it, nor does a producer wait.
 with control(ADDRESS) as line:
     ends = {position.channel: position.next_row for position in line.positions(CHANNELS, consumer="audit")}
     line.acknowledge(ends, consumer="audit")

@@ -820,6 +820,12 @@ class LedgerError(RemoteProtocolError):
     peer: int  # as the peer reported it, or should hold
     text = "at the end of the stream {what}: {here} here, {peer} at the peer"
 
+    @classmethod
+    def of_early_close(cls, what: str, count: int) -> Self:
+        """The error of a downstream that has closed its half, and still owes feedback."""
+        words = f"it closed the stream before it had consumed all that it was sent ({what}: {count} here)"
+        return restored(cls, words, {"what": what, "here": count, "peer": 0})
+
 
 # Rows cannot be kept, read again or acknowledged.
 

@@ -371,8 +371,7 @@ class UpstreamSession(Session[T]):
         unsettled = self.outbound.unsettled() if self.is_ending else None
         if unsettled is not None:
             self.state = State.FAILED
-            what, count = unsettled
-            raise LedgerError(what=what, here=count, peer=0)
+            raise LedgerError.of_early_close(*unsettled)
         if self.is_ending and self.outcome is None:
             self.state = State.FAILED
             raise UnexpectedFrameError(frame="the end of its half", expected=frame_name(Ended))
