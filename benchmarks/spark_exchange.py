@@ -28,7 +28,6 @@ from examples.tpch.tables import (
     cached_tables,
     default_cache_dir,
 )
-from permitflow import ChannelParameters
 from permitflow.exchange import Exchange, ExchangeServer, stream_channels
 
 SOURCE_ROWS = 16 << 20
@@ -42,7 +41,6 @@ SMOKE_SCALE = 0.01
 QUERY_WARM_UP_ROUNDS = 25
 QUERY_ROUNDS = 15
 BURST_CHUNKS = 16
-CHUNKS_IN_WINDOW = 8
 
 
 # Two processes beside the measured session: an exchange that also feeds or drains, and the job that feeds query 12.
@@ -72,7 +70,7 @@ async def _drain(exchange: Exchange, channel: str, _chunks: int) -> int:
 
 async def serve(pipe: Connection) -> None:
     """Serve an exchange until there are no more orders."""
-    exchange = Exchange(parameters=ChannelParameters(row_permits=CHUNKS_IN_WINDOW * CHUNK_ROWS))
+    exchange = Exchange()
     async with ExchangeServer(exchange) as server:
         pipe.send(server.address)
         while True:
