@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +39,7 @@ from permitflow.flows.permits.parameters import ONCE_PARAMETERS
 from permitflow.flows.seam import Parameters
 from permitflow.lasting import lasting_task
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
-from permitflow.names import require_once_each, stream_channels
+from permitflow.names import require_once_each
 from permitflow.patience import patience
 from permitflow.stream.control import (
     AddStream,
@@ -414,7 +414,8 @@ class Processes:
         self._processes = [self._process(number, share) for number, share in enumerate(shares, 1)]
         self._owners: dict[str, _Process] = {}
         self._names = tuple(channels)
-        self._changing = asyncio.Lock()
+        self._adding: dict[str, _Process] = {}
+        """The names of channels that a process was told to add, and has not answered."""
         self._orders = set[asyncio.Task[Any]]()
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._lost = set[int]()
@@ -537,8 +538,9 @@ class Processes:
 
     async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
         require_once_each(names := request.channels)
-        is_about_all = not names
-        if is_about_all:
+        # Who asks for the counts of a channel by its name acts on them: an error is better than none.
+        may_be_silent = not names or isinstance(request, AskChannels)
+        if not names:
             sees = access.sees if isinstance(request, AskStatistics) else partial(access.allows, Right.ADMINISTER)
             names = request.portion_of(self.names if access.is_open else [name for name in self.names if sees(name)])
         request = replace(request, channels=names)
@@ -549,14 +551,15 @@ class Processes:
             asked.setdefault(process, []).append(name)
 
         async def answer(process: _Process, some: Sequence[str]) -> ControlReply[Any]:
-            if not (process.is_lost or (is_about_all and process.hangs)):
+            if not (process.is_lost or (may_be_silent and process.hangs)):
                 part, seconds = about(request, some), process.answer_seconds
                 try:
                     return await process.ask("carry_out", part, seconds=seconds)  # type: ignore[no-any-return]
                 except PeerGoneError:
-                    if not is_about_all:
+                    if not may_be_silent:
                         raise
-            return reply(process.as_unseen(name, self._default) for name in some)
+            # Another order may have removed one just before.
+            return reply(process.as_unseen(name, self._default) for name in some if name in process.channels)
 
         def reply(unseen: Iterable[ListedChannel[Any]]) -> ControlReply[Any]:
             if isinstance(request, AskChannels):
@@ -568,8 +571,7 @@ class Processes:
 
     async def _order(self, request: ControlRequest) -> ControlReply[Any]:
         if isinstance(request, AddStream):
-            async with self._changing:
-                return await self._add(request)
+            return await self._add(request)
         if len(owners := {self._owner(name) for name in request.named}) > 1:
             if not isinstance(request, RemoveChannels | ResetChannels | Purge):
                 return await self._order(AskPositions(request.named[:1]))  # refused: no channel here keeps its rows
@@ -605,12 +607,21 @@ class Processes:
         for name in request.named:
             if name in self._owners:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
+            if (process := self._adding.get(name)) is not None:
+                rule = f"must be a name that no other order adds just now: {process.who} has not answered it yet"
+                raise InvalidParametersError(name="channel", value=name, rule=rule)
         living = [process for process in self._processes if not process.is_lost]
         if not living:
             raise self._processes[0].loss("all the others with it")
-        process = min(living, key=lambda each: (each.hangs, len(each.channels)))
-        reply: ControlReply[Any] = await process.ask("carry_out", request, seconds=None)
-        for name in stream_channels(request.stream, request.channels):
+        added = Counter(self._adding.values())
+        process = min(living, key=lambda each: (each.hangs, len(each.channels) + added[each]))
+        self._adding.update(dict.fromkeys(request.named, process))
+        try:
+            reply: ControlReply[Any] = await process.ask("carry_out", request, seconds=None)
+        finally:
+            for name in request.named:
+                del self._adding[name]
+        for name in request.named:
             self._owners[name] = process
             process.channels[name] = request
         return reply

@@ -18,6 +18,7 @@ from permitflow.carriers.same_host import SameHost
 from permitflow.client import describe, put
 from permitflow.errors import (
     ChannelInUseError,
+    InvalidParametersError,
     PeerGoneError,
     PeerTimeoutError,
     UnknownChannelError,
@@ -251,6 +252,7 @@ async def test_channels_of_a_process_that_hangs_are_silent() -> None:
             assert isinstance(listed, Channels)
             assert listed.channels[0].traffic.reason == "process 1 of the exchange does not answer"
             assert asyncio.get_running_loop().time() - began == pytest.approx(waits_seconds)
+            assert await exchange.whole.carry_out(AskChannels(("1/0", "2/0")), ANYBODY) == listed
         whole = await exchange.whole.figures()
         assert [each.channel for each in whole.channels] == ["2/0"]
         assert asyncio.get_running_loop().time() - began == pytest.approx(0.0)
@@ -290,6 +292,28 @@ async def test_a_list_during_a_removal_has_the_others() -> None:
 
 
 @simulated
+async def test_a_list_has_no_channel_that_a_lost_process_has_removed() -> None:
+    async def removing(line: Line) -> None:
+        """Its last act, though it was asked for a list before."""
+        await line.read()
+        await line.write(Begun(1, 0, 0))
+        while isinstance(order := await line.read(), Order):
+            if isinstance(order.argument, RemoveChannels):
+                await line.write(OrderOutcome(order.number, Changed(())))
+                return
+
+    async with running(2, serve) as exchange:
+        exchange.program = removing
+        await exchange.lose(0)
+        listing = asyncio.create_task(exchange.whole.carry_out(AskChannels(), ANYBODY))
+        await asyncio.sleep(1.0)
+        await exchange.whole.carry_out(RemoveChannels(("1/0",)), ANYBODY)
+        listed = await listing
+        assert isinstance(listed, Channels)
+        assert [each.traffic.channel for each in listed.channels] == ["2/0"]
+
+
+@simulated
 async def test_an_order_that_fails_late_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with running(1, hanging) as exchange:
         exchange.program = serve
@@ -305,12 +329,30 @@ async def test_no_name_is_added_while_a_hanging_process_may_add_it() -> None:
     async with running() as exchange:
         exchange.program = hanging
         await exchange.lose(0)
+        exchange.program = serve
         first = asyncio.create_task(exchange.whole.carry_out(AddStream("c", 1), ANYBODY))  # in that one
         await asyncio.sleep(10.0)
-        for order in (exchange.whole.carry_out(AddStream("c", 1), ANYBODY), first):
-            with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
-                await order
-        assert "c/0" not in await exchange.states()
+        with pytest.raises(InvalidParametersError, match="process 1 of the exchange has not answered it yet"):
+            await exchange.whole.carry_out(AddStream("c", 1), ANYBODY)
+        with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
+            await first
+        await exchange.hears("1 it did not answer, and was killed: 1/0", "1 again")
+        await exchange.whole.carry_out(AddStream("c", 1), ANYBODY)
+        assert [*await exchange.states()] == ["1/0", "2/0", "c/0"]
+
+
+@simulated
+async def test_an_add_waits_for_none_in_a_hanging_process() -> None:
+    async with running() as exchange:
+        exchange.program = hanging
+        await exchange.lose(0)
+        late = asyncio.create_task(exchange.whole.carry_out(AddStream("c", 1), ANYBODY))  # in that one
+        await asyncio.sleep(0.0)
+        began = asyncio.get_running_loop().time()
+        await exchange.whole.carry_out(AddStream("d", 1), ANYBODY)
+        assert asyncio.get_running_loop().time() == pytest.approx(began)
+        with pytest.raises(PeerTimeoutError):
+            await late
 
 
 @simulated
