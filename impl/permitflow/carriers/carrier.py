@@ -373,6 +373,11 @@ class Conversation:
         self._changed.note()
 
     @property
+    def failure(self) -> PermitflowError | None:
+        """Why the stream is over, as far as that is known; messages may wait to be read."""
+        return self._error
+
+    @property
     def ahead(self) -> int:
         """How many messages wait to be read."""
         return len(self._inbox)

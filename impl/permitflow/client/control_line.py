@@ -34,14 +34,19 @@ class ControlLine:
     async def ask(self, message: bytes, *, is_repeatable: bool = True) -> Received | None:
         """The reply to a message; None: the exchange ends the stream.  It may be repeated if the connection is lost.
 
+        One that may not be repeated is sent over another connection if this one is known to be lost.
+
         Raises:
             ResumeTimeoutError: the exchange could not be reached again.
             PermitflowError: the stream is over; the type says why.
         """
+        known = self._conversation.failure
+        if isinstance(known, PeerGoneError) and self._may_come_again and not is_repeatable:
+            await reached_again(self._open_again, who=self._who, reason=str(known.reason), seconds=self._resume_seconds)
         try:
             return await self._ask_once(message)
         except PeerGoneError as lost:
-            if not self._resume_seconds or not self._carrier.is_cut or self._carrier.is_unreached:
+            if not self._may_come_again:
                 raise  # who was never there need not come back
             if not is_repeatable:
                 reason = f"{lost.reason}; the order may or may not have been carried out: see (permitflow channel list)"
@@ -53,6 +58,15 @@ class ControlLine:
         if isinstance(answer.outcome, PermitflowError):
             raise answer.outcome
         return answer.outcome
+
+    @property
+    def _may_come_again(self) -> bool:
+        """Is another connection to follow the one that was lost?"""
+        return bool(self._resume_seconds) and self._carrier.is_cut and not self._carrier.is_unreached
+
+    async def _open_again(self) -> bool:
+        await self.open()
+        return True
 
     async def _ask_again(self, message: bytes) -> "_Answer | None":
         await self.open()

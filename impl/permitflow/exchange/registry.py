@@ -466,6 +466,7 @@ class Exchange:
             place.leave()
         return ended
 
+    @settled
     async def reset_channel(self, name: str) -> int:
         """Make a channel usable again that is spent, broken or ended; return how many streams were ended for it.
 

@@ -27,13 +27,15 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, SqliteStore, Store
 from permitflow.exchange.books.bridge import BridgeState
+from permitflow.exchange.serving import carry_out
 from permitflow.flows.demand.core import Demand
+from permitflow.stream.control import Purge, ResetChannels
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.served import served
 from tests.support.simulated_time import in_simulated_time
-from tests.support.turns import until
+from tests.support.turns import turns, until
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2)
@@ -468,7 +470,36 @@ async def test_a_peek_at_a_kept_channel_shows_a_consumers_own_rows(store: Store)
         await refused(lambda orders: orders.peek(NAME), UnknownConsumerError, "default")
 
 
-# Orders whose connection is lost.
+# Orders whose client has left, or whose connection is lost.
+
+
+async def cancelled_at_once(exchange: Exchange, request: ResetChannels | Purge) -> None:
+    """As gRPC does with the task of a call that was lost."""
+    carrying_out = asyncio.create_task(carry_out(exchange, request))
+    await asyncio.sleep(0)
+    carrying_out.cancel()
+    await asyncio.wait({carrying_out})
+    assert carrying_out.cancelled()
+
+
+async def test_a_reset_whose_client_has_left_is_carried_out_whole(store: Store) -> None:
+    async with (
+        administered(Exchange(parameters=PARAMETERS, store=store), **KEPT) as (exchange, _),
+        put(ADDRESS, NAME, SCHEMA) as sender,
+    ):
+        await exchange.replay_channel(NAME).break_("no more paper")
+        await cancelled_at_once(exchange, ResetChannels((NAME,), force=True))
+        assert await state() == "open 0"
+        with pytest.raises(ChannelResetError):
+            await sender.end()
+
+
+async def test_a_purge_whose_client_has_left_is_carried_out_whole(store: Store) -> None:
+    async with administered(Exchange(parameters=PARAMETERS, store=store), **KEPT) as (exchange, _):
+        await fill(batch(1, 2))
+        await cancelled_at_once(exchange, Purge((NAME,)))
+        assert exchange.statistics()[0].purged_rows == 2
+        assert await state() == "spent 0"
 
 
 async def test_an_order_that_must_not_be_repeated_fails_with_its_connection() -> None:
@@ -483,6 +514,14 @@ async def test_an_order_that_must_not_be_repeated_fails_with_its_connection() ->
         network.cuts = {network.messages + 1}
         async with control(ADDRESS, resume_seconds=30) as orders:
             assert len(await orders.channels()) == 1, "a question is asked again"
+
+
+async def test_an_order_is_not_sent_over_a_line_that_is_cut() -> None:
+    async with administered() as (_, network), control(ADDRESS, resume_seconds=30) as orders:
+        network.cut_all()
+        await turns()
+        assert await orders.purge([NAME]) == ((NAME, 0, 0, 0),)
+        assert network.connections == 2
 
 
 @pytest.mark.parametrize("order", [AioControl.channels, lambda orders: orders.purge([NAME])], ids=["question", "order"])

@@ -511,6 +511,7 @@ class ReplayChannel:
                 await self.store.finish(ChannelState.OPEN, "")
                 self.state, self.reason = ChannelState.OPEN, ""
 
+    @settled
     async def purge(self, consumer: str = "") -> Purged:
         """Acknowledge all rows and barriers that are here, for one consumer or for all; return how many it had not.
 
