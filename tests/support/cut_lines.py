@@ -37,6 +37,7 @@ class Line(Carrier):
         self._listener: Listener | None = None
         self._inbox: deque[bytes | PermitflowError | _End | _Cut] = deque()
         self._is_paused = self._is_cut = self._is_over = self._is_full = False
+        self._arrives_at = 0.0
 
     @property
     def is_cut(self) -> bool:
@@ -61,6 +62,14 @@ class Line(Carrier):
         """Let something arrive here."""
         self._inbox.append(item)
         self._loop.call_soon(self._deliver)
+
+    def give_later(self, message: bytes, seconds: float) -> None:
+        """Let a message arrive here, so long after the one before it."""
+        self._arrives_at = max(self._arrives_at, self._loop.time()) + seconds
+        if seconds:
+            self._loop.call_at(self._arrives_at, self.give, message)
+        else:
+            self.give(message)
 
     def _deliver(self) -> None:
         while self._inbox and self._listener is not None and not self._is_over:
@@ -116,6 +125,7 @@ class Network:
         is_narrow: bool = False,
         write_seconds: float = 0.0,
         answer_seconds: float = 0.0,
+        arrival_seconds: float = 0.0,
         is_noticed: bool = True,
         outage_seconds: float = 0.0,
         sign_seconds: float | None = None,
@@ -131,6 +141,7 @@ class Network:
             is_narrow: does a connection take one message after the other?
             write_seconds: how long it takes each of a client's, if it is narrow.
             answer_seconds: how long it takes each of the exchange's, likewise.
+            arrival_seconds: how long each of the exchange's is on its way, one behind the other; it may write the next.
             is_noticed: does the exchange notice the cuts?  If not, it does when ``notice`` is called.
             outage_seconds: with a cut, all connections are cut, and none can be made for so long.
             sign_seconds: as of a carrier.
@@ -140,6 +151,7 @@ class Network:
         self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
         self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
         self.write_seconds, self.answer_seconds = write_seconds, answer_seconds
+        self._arrival_seconds = arrival_seconds
         self.is_down = False
         self._failure: Exception | None = None
         self.messages = self.connections = 0
@@ -159,7 +171,7 @@ class Network:
             message = message[:place] + bytes((message[place] ^ 4,)) + message[place + 1 :]
         is_cut = number in self.cuts
         if not (is_cut and self.loses):
-            line.peer.give(message)
+            line.peer.give_later(message, 0.0 if line.is_dialler else self._arrival_seconds)
         if is_cut and self.outage_seconds:
             self.let_down()
             asyncio.get_running_loop().call_later(self.outage_seconds, self.let_up)

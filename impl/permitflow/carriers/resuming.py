@@ -684,21 +684,33 @@ class AcceptedCarrier(ResumingCarrier):
     async def settled(self) -> None:
         """Wait until the dialler has all messages, or cannot be waited for any more.
 
-        If it does not acknowledge them, the connection may have lost something: it is to come again.
+        If it does not acknowledge any, the connection may have lost something: it is to come again, a few times.
 
         Raises:
-            PermitflowError: it lacks some, and has not come again.
+            PermitflowError: it lacks some, and has not come again, or has acknowledged none for too long.
         """
-        while self._core.kept and not (self._is_over or self._is_plain):
+        position, times = self._core.kept.start, 0
+        while self._awaits_acknowledgement:
             try:
                 async with patience(self._settling_seconds):
-                    await self._changed.wait()
+                    while self._awaits_acknowledgement:
+                        await self._changed.wait()
             except TimeoutError:
-                if self._connection is not None:  # else the wait for another one ends by itself
-                    reason = "it has not acknowledged the last messages"
-                    self.lose(self._connection, PeerGoneError(who=self._who, reason=reason))
+                if self._core.kept.start > position:
+                    position, times = self._core.kept.start, 0
+                elif self._connection is not None:  # else the wait for another one ends by itself
+                    times += 1
+                    error = PeerGoneError(who=self._who, reason="it has not acknowledged the last messages")
+                    if times > _MOST_DISTRUSTED:
+                        self.fail(error)
+                    else:
+                        self.lose(self._connection, error)
         if self._core.kept and self._connection is None and self._failure is not None:
             raise self._failure
+
+    @property
+    def _awaits_acknowledgement(self) -> bool:
+        return bool(self._core.kept) and not (self._is_over or self._is_plain)
 
     def finish(self, outcome: Exception | None) -> None:
         """Tell the dialler the outcome, if there is a connection."""

@@ -558,9 +558,12 @@ async def test_a_named_producer_replaces_its_suspended_stream() -> None:
 # A channel that keeps its rows, and breaks.
 
 
-def kept_channel() -> tuple[Exchange, ReplayChannel]:
+LARGE = pa.record_batch({"n": [bytes(FULL_MESSAGE_BYTES)]})
+
+
+def kept_channel(schema: pa.Schema = SCHEMA) -> tuple[Exchange, ReplayChannel]:
     exchange = Exchange()
-    return exchange, exchange.add_channel("c", PARAMETERS, SCHEMA, retention=Retention.REPLAY)
+    return exchange, exchange.add_channel("c", PARAMETERS, schema, retention=Retention.REPLAY)
 
 
 async def break_behind_rows(channel: ReplayChannel) -> None:
@@ -625,22 +628,32 @@ async def test_a_slow_connection_has_the_rows_before_the_break(resume_seconds: f
         assert await read_until_broken(receiver) == [[0], [1], [2]]
 
 
+async def break_behind_large_rows(receiver: RemoteReceiver, channel: ReplayChannel) -> None:
+    """All come, each in a message of its own."""
+    for _ in range(3):
+        await channel.append(LARGE)
+    await channel.break_("no more paper")
+    items: list[Item] = []
+    with pytest.raises(ChannelAbortedError):
+        await take_all(receiver, items)
+    assert len(items) == 3
+
+
 @simulated
 async def test_an_answer_behind_the_break_is_heard() -> None:
     """Else a reader that is slow in answering would be taken for a silent one, before the last row."""
-    large = pa.record_batch({"n": [bytes(FULL_MESSAGE_BYTES)]})
-    exchange = Exchange()
-    channel = exchange.add_channel("c", PARAMETERS, large.schema, retention=Retention.REPLAY)
+    exchange, channel = kept_channel(LARGE.schema)
     network = Network(exchange, is_narrow=True, answer_seconds=3, write_seconds=6, sign_seconds=1)
     async with network.opened(), consumed(0) as receiver:
         await asyncio.sleep(5)  # it was asked, and cannot answer yet
-        for _ in range(3):
-            await channel.append(large)
-        await channel.break_("no more paper")
-        items: list[Item] = []
-        with pytest.raises(ChannelAbortedError):
-            await take_all(receiver, items)
-        assert len(items) == 3
+        await break_behind_large_rows(receiver, channel)
+
+
+@simulated
+async def test_rows_in_buffers_of_the_network_come_before_a_break() -> None:
+    exchange, channel = kept_channel(LARGE.schema)
+    async with Network(exchange, arrival_seconds=20).opened(), consumed(0) as receiver:
+        await break_behind_large_rows(receiver, channel)
 
 
 @simulated
@@ -714,6 +727,24 @@ async def test_a_reader_that_ignores_a_break_is_given_up(resume_seconds: float |
         assert exchange.admission.streams == 1
         await asyncio.sleep(30)
         assert exchange.admission.streams == 0
+
+
+@simulated
+async def test_who_comes_again_and_acknowledges_nothing_is_given_up() -> None:
+    exchange, channel = kept_channel()
+    await break_behind_rows(channel)
+    to, token, connections = Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0), b"x" * 16, 0
+    async with asyncio.timeout(1_000), Network(exchange).opened():
+        while not connections or exchange.admission.streams:
+            async with calling(to) as carrier:
+                if connections:
+                    await Conversation(carrier).write(encode_connection_frame(Resume(token, connections, 0)))
+                else:
+                    beginning = get_frame(channel="c", resume=ResumeOffer(token, 10.0))
+                    await ByHand(carrier).write([encoded(GET_STREAM, beginning)])
+                connections += 1
+                await asyncio.sleep(11)  # it is cut then
+    assert connections == 4
 
 
 # An exchange that stops.
