@@ -63,6 +63,8 @@ class Look(NamedTuple):
     gone: list[Name]
     is_whole: bool = True
     """False: there was no free descriptor to look with, and others may have come."""
+    twins: Sequence[tuple[Name, int]] = ()
+    """Those that it has hung up on, since an older one has their name, and how many bytes had come of each."""
 
 
 class _Connection(NamedTuple):
@@ -129,7 +131,7 @@ class GrpcConnections:
                 else:
                     self._entries[entry] = self._see(entry, opened)
         hosts = frozenset(self._listening.values())
-        names, dialled = dict[Name, Entry](), dict[Name, str]()
+        names, dialled, twins = dict[Name, Entry](), dict[Name, str](), list[tuple[Name, int]]()
         for entry, each in self._entries.items():
             if each is None or not each.is_of(hosts):
                 continue
@@ -137,11 +139,13 @@ class GrpcConnections:
             if dialled.setdefault(each.name, each.host) == each.host:
                 names[each.name] = entry
             else:
+                if entry not in former and (traffic := _traffic(entry)) is not None:
+                    twins.append((each.name, traffic.received_bytes))
                 _shut(entry)
         come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
         gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
         self._by_name = names
-        return Look(come, gone, is_whole)
+        return Look(come, gone, is_whole, tuple(twins))
 
     def drop_from(self, networks: Sequence[str]) -> bool:
         """Let new connections from these networks, and no others, wait; see ``packet_filter``.
@@ -162,13 +166,7 @@ class GrpcConnections:
 
     def traffic(self, name: Name) -> Traffic | None:
         """Of this connection, of which a look has told, as the kernel has counted it; None: nobody knows."""
-        if (entry := self._by_name.get(name)) is None:
-            return None
-        with _opened(entry) as found:
-            if found is None:
-                return None
-            info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        return Traffic(*(int.from_bytes(info[part], sys.byteorder) for part in (_RECEIVED, _ACKNOWLEDGED)))
+        return None if (entry := self._by_name.get(name)) is None else _traffic(entry)
 
     def _see(self, entry: Entry, found: socket.socket) -> _Connection | None:
         """None: it is no connection at this port."""
@@ -217,6 +215,14 @@ def _opened(entry: Entry) -> Iterator[socket.socket | None]:
         yield found
     finally:
         os.close(descriptor) if found is None else found.close()
+
+
+def _traffic(entry: Entry) -> Traffic | None:
+    with _opened(entry) as found:
+        if found is None:
+            return None
+        info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    return Traffic(*(int.from_bytes(info[part], sys.byteorder) for part in (_RECEIVED, _ACKNOWLEDGED)))
 
 
 def _shut(entry: Entry) -> bool:

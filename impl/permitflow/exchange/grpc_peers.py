@@ -320,12 +320,17 @@ class GrpcPeers:
             if calls is None or traffic is None:  # it has gone since it was looked at, or was refused
                 continue
             noise_bytes, is_loud = calls.note_noise(traffic, now)
-            seconds = self._admission.noise(_written(name), noise_bytes) if noise_bytes else 0.0
-            if is_over := is_loud and seconds > 0.0:
-                self._shut_out_peer(peer_key(_written(name)), seconds, now)
+            is_over = self._note_noise(name, noise_bytes, now, is_loud=is_loud)
             is_arriving = name in self._handshakes or name in self._arriving
             if is_over or (is_arriving and calls.is_too_much(traffic.received_bytes)):
                 self._has_hung_up |= self._connections.hang_up(name)
+
+    def _note_noise(self, name: Name, noise_bytes: int, now: float, *, is_loud: bool = True) -> bool:
+        """Is it too much?  Then its peer is shut out; ``is_loud``: it may be."""
+        seconds = self._admission.noise(_written(name), noise_bytes) if noise_bytes > 0 else 0.0
+        if is_over := is_loud and seconds > 0.0:
+            self._shut_out_peer(peer_key(_written(name)), seconds, now)
+        return is_over
 
     def _bound_waiting(self) -> None:
         """Hang up on the connections of which most waits, if that is too much: their clients dial again."""
@@ -352,7 +357,7 @@ class GrpcPeers:
 
     def _look(self) -> None:
         self._has_hung_up = False
-        come, gone, is_whole = self._connections.look()
+        come, gone, is_whole, twins = self._connections.look()
         here = {*come}
         for name in gone:
             self._forget(name, is_here=name in here)
@@ -370,6 +375,8 @@ class GrpcPeers:
                 if name in self._holds or not calls.are_over
             }
         now = asyncio.get_running_loop().time()
+        for name, came_bytes in twins:  # calls of it are told as those of the older one
+            self._note_noise(name, came_bytes - _OF_CONNECTION_BYTES, now)
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         for name in [name for name, (since, _) in self._handshakes.items() if since < now - self._handshake_seconds]:
             self._end_handshake(name)

@@ -160,9 +160,11 @@ def test_of_two_connections_of_one_name_the_older_stays(is_seen: bool) -> None:
             if is_seen:
                 connections.look()
             newer.connect(("127.0.0.2", port))
+            newer.sendall(b"x")
             with server.accept()[0]:
                 name = Name(*newer.getsockname())
-                assert connections.look() == Look([] if is_seen else [name], [])
+                assert connections.look() == Look([] if is_seen else [name], [], twins=((name, 1),))
+                assert connections.look().twins == (), "each is told once"
                 assert newer.recv(1) == b""
                 accepted.sendall(b"x")
                 assert older.recv(1) == b"x"

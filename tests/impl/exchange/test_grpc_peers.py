@@ -256,7 +256,7 @@ async def test_who_was_hung_up_on_leaves_its_place_at_once(monkeypatch: pytest.M
 async def test_who_has_called_before_a_look_is_admitted_before_newcomers() -> None:
     class TwoConnections(OneConnection):
         def look(self) -> Look:
-            come, gone, _ = super().look()
+            come, gone, *_ = super().look()
             return Look([Name(PEER.host, 4_243) for _ in come] + come, gone)
 
     async with looked_at(connections := TwoConnections(), Admission(Limits(max_connections=1))) as peers:
@@ -421,6 +421,24 @@ async def test_who_floods_on_many_short_connections_is_shut_out(monkeypatch: pyt
         assert connections.dropped == (PEER.host,)
 
 
+@simulated
+async def test_who_floods_from_the_port_of_another_one_is_shut_out() -> None:
+    class Twins(OneConnection):
+        """Another one comes again and again, at another address."""
+
+        twin_bytes = 60 << 10  # with a chain of certificates
+
+        def look(self) -> Look:
+            return super().look()._replace(twins=((PEER, self.twin_bytes),))
+
+    async with looked_at(connections := Twins(is_here=True), Admission(Limits(max_failures_per_peer=1))):
+        await asyncio.sleep(10.0)
+        assert not connections.dropped
+        connections.twin_bytes = BURST_BYTES
+        await until(lambda: connections.dropped == (PEER.host,))
+        assert not connections.is_hung_up
+
+
 @pytest.mark.usefixtures("often")
 async def test_an_open_stream_goes_on_though_its_peer_is_shut_out() -> None:
     async with looked_at(connections := OneConnection(is_here=True)) as peers:
@@ -553,7 +571,7 @@ class Several(OneConnection):
         self.hung_up = set[Name]()
 
     def look(self) -> Look:
-        come, gone, _ = super().look()
+        come, gone, *_ = super().look()
         return Look([*self.came] if come else [], gone)
 
     def traffic(self, name: Name) -> Traffic | None:
