@@ -56,6 +56,7 @@ RESERVE_NAME = "permitflow.reserve"
 # Half of it is for the file, which grows when the log is folded back; the other half is for the log, to which an
 # acknowledgement adds some eight pages of 16 KiB.
 RESERVE_BYTES = 4 << 20
+_NEEDED_MIB = RESERVE_BYTES * 5 // 4 >> 20
 
 # What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
 _FREE_PAGES_KEPT = 512
@@ -266,7 +267,7 @@ class Reserve:
 
     def make(self) -> bool:
         """Reserve space, if it is not reserved yet and enough stays free for the next commit; return whether it is."""
-        if not self.is_there and self.free_bytes() >= RESERVE_BYTES * 5 // 4:
+        if not self.is_there and self.free_bytes() >= _NEEDED_MIB << 20:
             try:
                 self._system.fill(self._path, RESERVE_BYTES)
                 self.is_there = True
@@ -313,6 +314,13 @@ class SqliteDatabase(Database):
         self._writer = system.begin_writing(self._run, self._end, name=f"permitflow stores in {path}")
 
     # The methods below run in the thread.
+
+    def _reason(self, error: Exception) -> str:
+        reason = super()._reason(error)
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            return reason
+        needed = f"some {_NEEDED_MIB} MiB, {RESERVE_BYTES >> 20} of them for {RESERVE_NAME}"
+        return f"{reason}: beside its rows a store needs {needed}"
 
     def _run(self, jobs: Sequence[Job]) -> None:
         self._carry_out(jobs)
@@ -471,8 +479,8 @@ class SqliteDatabase(Database):
 
 
 def _no_room() -> OSError:
-    needed_mib = RESERVE_BYTES * 5 // 4 >> 20
-    return OSError(errno.ENOSPC, f"the disk is full, but for what makes room: rows need some {needed_mib} MiB of space")
+    reason = f"the disk is full, but for what makes room: rows need some {_NEEDED_MIB} MiB of space"
+    return OSError(errno.ENOSPC, reason)
 
 
 def _may_be_full(error: Exception) -> bool:

@@ -152,7 +152,7 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
 
     store = open_sqlite()
     place = await filled(store)
-    with pytest.raises(StoreWriteError, match="full"):
+    with pytest.raises(StoreWriteError, match="full: beside its rows a store needs some 5 MiB"):
         await store.database.submit(needs_the_reserve)
     assert reserve.stat().st_size == RESERVE_BYTES
     with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
