@@ -82,10 +82,11 @@ class _Unblocked:
         missing_lines, last = 0, b"\n"
         while (found := self._next()) is not None:
             text, dropped_lines = found
+            note, text_bytes = "", len(encoded := self._encoded(text))
             if missing_lines := missing_lines + dropped_lines:
                 # A full disk may have taken half of a line.
-                text = ("" if last == b"\n" else "\n") + self._dropped(missing_lines) + text
-            rest = memoryview(text.encode(self.encoding, "backslashreplace"))
+                note = ("" if last == b"\n" else "\n") + self._dropped(missing_lines)
+            rest = memoryview(self._encoded(note) + encoded)
             try:
                 while rest:
                     try:
@@ -95,9 +96,14 @@ class _Unblocked:
                         select.select((), (self._descriptor,), ())
                 missing_lines = 0
             except OSError as error:
-                missing_lines += found[0].count("\n")
+                if len(rest) <= text_bytes:
+                    missing_lines = 0
+                missing_lines += bytes(rest[max(0, len(rest) - text_bytes) :]).count(b"\n")
                 with self._changed:
                     self._error = error
+
+    def _encoded(self, text: str) -> bytes:
+        return text.encode(self.encoding, "backslashreplace")
 
     def _next(self) -> tuple[str, int] | None:
         """What is to be written next, and how many lines were dropped before it; None: nothing any more."""

@@ -150,22 +150,48 @@ async def test_a_log_on_a_full_disk_goes_on_once_there_is_room(monkeypatch: pyte
     assert (tmp_path / "log").read_text() == dropped_in_words(2) + "later\nno text: \\udc80\n"
 
 
-async def test_a_line_that_was_half_written_ends_before_the_next(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tried: list[int] = []
+@contextmanager
+def fills_up(monkeypatch: pytest.MonkeyPatch, room_bytes: int) -> Iterator[list[int]]:
+    """A disk has room for so much; what it was asked to write."""
+    asked: list[int] = []
 
-    def fills_up(descriptor: int, data: memoryview) -> int:
-        tried.append(descriptor)
-        if len(tried) == 1:
-            return write(descriptor, data[:4])
+    def limited(descriptor: int, data: memoryview) -> int:
+        asked.append(len(data))
+        if (left := room_bytes - (os.stat(descriptor).st_size - begins_at)) > 0:
+            return write(descriptor, data[:left])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    write = os.write
+    write, begins_at = os.write, os.stat(sys.stderr.fileno()).st_size
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", limited)
+        yield asked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there", "missing_lines"),
+    [("half of it\n", "half", 1), ("one\ntwo\nthree\n", "one\n", 2), ("one\ntwo\nthree\n", "one\ntw", 2)],
+)
+async def test_lines_of_which_a_disk_takes_a_part_are_counted(
+    text: str, is_there: str, missing_lines: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is left of a line ends before the next one."""
     with logging_to(tmp_path / "log"), unblocked_output(dropped_as_json):
-        with monkeypatch.context() as disk:
-            disk.setattr(os, "write", fills_up)
-            sys.stderr.write("half of it\n")
-            await until(lambda: len(tried) == 2)
+        with fills_up(monkeypatch, len(is_there)) as asked:
+            sys.stderr.write(text)
+            await until(lambda: len(asked) == 2)
         sys.stderr.write("later\n")
-    assert (tmp_path / "log").read_text() == "half\n" + dropped_in_words(1) + "later\n"
+    there = is_there.removesuffix("\n") + "\n"
+    assert (tmp_path / "log").read_text() == there + dropped_in_words(missing_lines) + "later\n"
+
+
+async def test_missing_lines_that_were_told_are_told_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = dropped_in_words(1)
+    with logging_to(tmp_path / "log"), unblocked_output(dropped_as_json):
+        with fills_up(monkeypatch, 0) as asked:
+            sys.stderr.write("lost\n")
+            await until(lambda: len(asked) == 1)
+        with fills_up(monkeypatch, len(told)) as asked:
+            sys.stderr.write("lost\n")
+            await until(lambda: len(asked) == 2)
+        sys.stderr.write("later\n")
+    assert (tmp_path / "log").read_text() == told + told + "later\n"
