@@ -684,7 +684,8 @@ class AcceptedCarrier(ResumingCarrier):
     async def settled(self) -> None:
         """Wait until the dialler has all messages, or cannot be waited for any more.
 
-        If it does not acknowledge any, the connection may have lost something: it is to come again, a few times.
+        If it does not acknowledge any, the connection may have lost something, or a large one takes longer: it is to
+        come again, a few times, and has longer each time.
 
         Raises:
             PermitflowError: it lacks some, and has not come again, or has acknowledged none for too long.
@@ -692,7 +693,7 @@ class AcceptedCarrier(ResumingCarrier):
         position, times = self._core.kept.start, 0
         while self._awaits_acknowledgement:
             try:
-                async with patience(self._settling_seconds):
+                async with patience((times + 1) * self._settling_seconds):
                     while self._awaits_acknowledgement:
                         await self._changed.wait()
             except TimeoutError:

@@ -731,20 +731,24 @@ async def test_a_reader_that_ignores_a_break_is_given_up(resume_seconds: float |
 
 @simulated
 async def test_who_comes_again_and_acknowledges_nothing_is_given_up() -> None:
+    """It has longer each time: a large message may be on its way."""
     exchange, channel = kept_channel()
     await break_behind_rows(channel)
-    to, token, connections = Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0), b"x" * 16, 0
+    to, token, seconds = Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0), b"x" * 16, list[float]()
     async with asyncio.timeout(1_000), Network(exchange).opened():
-        while not connections or exchange.admission.streams:
+        while not seconds or exchange.admission.streams:
             async with calling(to) as carrier:
-                if connections:
-                    await Conversation(carrier).write(encode_connection_frame(Resume(token, connections, 0)))
-                else:
-                    beginning = get_frame(channel="c", resume=ResumeOffer(token, 10.0))
-                    await ByHand(carrier).write([encoded(GET_STREAM, beginning)])
-                connections += 1
-                await asyncio.sleep(11)  # it is cut then
-    assert connections == 4
+                conversation = Conversation(carrier)
+                beginning = [encoded(GET_STREAM, get_frame(channel="c", resume=ResumeOffer(token, 10.0)))]
+                again = encode_connection_frame(Resume(token, len(seconds), 0))
+                await conversation.write(again if seconds else with_checksum(beginning))
+                seconds.append(-asyncio.get_running_loop().time())
+                with suppress(PeerGoneError):
+                    while await conversation.read() is not None:
+                        pass
+                seconds[-1] += asyncio.get_running_loop().time()
+            await turns()
+    assert seconds == pytest.approx([10, 20, 30, 40])
 
 
 # An exchange that stops.
