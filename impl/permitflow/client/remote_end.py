@@ -41,9 +41,9 @@ from permitflow.wire.wire_errors import copy_error, decode_error, encode_error, 
 
 # Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
-# The same, where it is to have all that was sent before, which may still lie in buffers of the network: so long after
-# each of its messages, because who answers what has come takes the rest, too.
-_ARRIVAL_SECONDS = 30.0
+# The same, where it is to have all that was sent before, which may still lie in buffers of the network: some megabytes,
+# at 20 KB/s.
+_ARRIVAL_SECONDS = 300.0
 # How long an end waits for the peer to close its half when all else is done, by the time between signs.  The close of
 # a dialler's half may be lost as a message may; then the acceptor closes the stream, before the dialler gives up.
 _ACCEPTOR_SIGNS, _DIALLER_SIGNS = 2, 4
@@ -110,8 +110,6 @@ class RemoteEnd(ABC, Generic[S]):
         """Is the reason of the end being sent to the peer?"""
         self._is_patient = False
         """Is that reason true only once the peer has all that was sent before?"""
-        self._dropped = 0
-        """Messages of the peer that came behind that reason was sent."""
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -345,8 +343,8 @@ class RemoteEnd(ABC, Generic[S]):
     async def delivered(self) -> None:
         """Wait until all was written, and the peer has it, as far as it shows that.
 
-        The peer of a stream that resumes acknowledges it.  Any other one closes its half, or is not waited for once it
-        has said nothing for some time.
+        The peer of a stream that resumes acknowledges it.  Any other one closes its half, or is not waited for after
+        some time.
 
         Raises:
             PermitflowError: it lacks some, and has not come again.
@@ -356,10 +354,7 @@ class RemoteEnd(ABC, Generic[S]):
         if self._carrier.resume_seconds:
             await self._carrier.settled()
         else:
-            dropped = -1
-            while not self._over.done() and self._dropped > dropped:
-                dropped = self._dropped
-                await asyncio.wait((self._over,), timeout=_ARRIVAL_SECONDS)
+            await asyncio.wait((self._over,), timeout=_ARRIVAL_SECONDS)
 
     def _lose_patience_soon(self) -> None:
         self._is_patient = False
@@ -426,7 +421,6 @@ class RemoteEnd(ABC, Generic[S]):
             message = self._carrier.checked(message)
             if len(message) != SIGN_BYTES or not self._writing.take_sign(message):
                 if self.is_breaking_off:
-                    self._dropped += 1
                     return
                 self._take_in(message)
             if not has_more and self._batches is not None:
