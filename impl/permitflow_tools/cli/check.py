@@ -256,8 +256,8 @@ def _check_setting(setting: SimulationSetting, file: Path | None, *, as_json: bo
         print_json({"file": None if file is None else str(file), **_as_json(answer), "advice": advice})
     else:
         name = "" if file is None else f"{file}: "
-        ends = [] if file is None else [_about_slices(answer), *_about_the_ends(setting)]
-        _print_answer(f"{answer.verdict}: {name}{_question(answer, costing)}", answer, [*filter(None, ends), advice])
+        more = [_about_slices(answer), *([] if file is None else _about_the_ends(setting))]
+        _print_answer(f"{answer.verdict}: {name}{_question(answer, costing)}", answer, [*filter(None, more), advice])
     stop(holds=answer.verdict == "live")
 
 

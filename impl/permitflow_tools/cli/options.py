@@ -309,7 +309,11 @@ MaxChunkCost: TypeAlias = Annotated[
 
 ChunkRows: TypeAlias = Annotated[
     frozenset[int] | None,
-    option(sizes_in_rows, "ROWS,...", "Only chunks with these numbers of rows are sent. Default: any number."),
+    option(
+        sizes_in_rows,
+        "ROWS,...",
+        "Only chunks with these numbers of rows are sent, whole unless --max-chunk-cost is given. Default: any number.",
+    ),
 ]
 
 FlushIdle: TypeAlias = Annotated[

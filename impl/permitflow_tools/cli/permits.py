@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from permitflow.flows.permits.parameters import BATCH_SHARE, Oversize, StatedParameters
+from permitflow.flows.permits.parameters import BATCH_SHARE, StatedParameters
 from permitflow_tools.checking.deciding import PairVerdict
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
@@ -38,14 +38,14 @@ def setting_of(
     *,
     flush_idle: bool,
 ) -> SimulationSetting:
-    """The two ends of the published protocol with these numbers; larger chunks are admitted whole.
+    """The two ends of the published protocol with these numbers; larger chunks are split.
 
     Ends the command if a number is missing, or leaves no room for any chunk.
     """
     if row_permits is None:
         unusable("--row-permits is missing: your own numbers need at least these")
     permit_batch = permit_batch or max(1, row_permits // BATCH_SHARE)
-    # The sender's own batch decides what a chunk costs at most; a larger chunk is admitted for that.
+    # The sender's own batch decides what a chunk costs at most.
     batch = permit_batch_up or permit_batch
     published = row_permits - batch
     most = max_chunk_cost or (max(1, *sizes) if sizes else published)
@@ -60,9 +60,7 @@ def setting_of(
             f"{name}: in the published protocol a chunk costs at most row permits less permit batch, and "
             f"{row_permits} - {batch} leaves no room for any; {' or '.join(ways)}"
         )
-    stated = StatedParameters(
-        row_permits=row_permits, permit_batch=batch, max_chunk_cost=most, oversize=Oversize.WHOLE.value
-    )
+    stated = StatedParameters(row_permits=row_permits, permit_batch=batch, max_chunk_cost=most)
     return SimulationSetting(
         upstream=stated,
         downstream=StatedParameters(permit_batch=permit_batch),

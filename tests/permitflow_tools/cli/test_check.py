@@ -70,6 +70,11 @@ def test_the_senders_own_batch_limits_what_a_chunk_costs(report: Report) -> None
     assert report("check", *numbers(8, 3, permit_batch_up=4, max_chunk_cost=7))[1]["largest_cost"] == 4
 
 
+def test_slices_of_a_larger_chunk_are_sizes_of_their_own(report: Report) -> None:
+    code, document = report("check", *numbers(10, 4, max_chunk_cost=8), "--chunk-rows", "11")
+    assert (code, document["verdict"]) == (1, "deadlock")  # 8 rows and 3: these stay at the receiver
+
+
 def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> None:
     code, stdout, _ = command("check", *numbers(2048, 256), "--chunk-rows", "1024,2048")
     assert code == 0
