@@ -3,8 +3,9 @@
 The formulas of the theorems decide; with ``permitflow[proofs]`` installed, a solver proves each verdict again.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from permitflow.errors import PermitflowError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 # The most sums of sizes to examine, about ten seconds; beyond it, the question covers every size up to the largest.
 _MOST_RESIDUES = 20_000_000
+_WIDER = "these sizes have too many sums to try, so it is taken that every size up to the largest may come"
+# So many places are few enough to count in how many ways costs may fill them.
+_FEW = 1_000
 
 
 ChannelVerdict = Literal[
@@ -103,16 +107,28 @@ def decided(setting: SimulationSetting) -> "Decision":
     relevant = (
         None if costs is None else tuple(cost for cost in costs if cost < receiver.permit_batch or cost == costs[-1])
     )
-    if relevant is not None and len(relevant) * receiver.permit_batch > _MOST_RESIDUES:
-        relevant = None
-    return decide(
+    is_wider = relevant is not None and len(relevant) * _most_residues(relevant, receiver.permit_batch) > _MOST_RESIDUES
+    decision = decide(
         sender.row_permits,
         receiver.permit_batch,
         largest_cost(setting),
-        sizes=relevant,
+        sizes=None if is_wider else relevant,
         flush_idle=setting.flush_idle,
         permit_batch_up=sender.permit_batch if differ and is_published else None,
     )
+    if decision.is_live or not is_wider:
+        return decision
+    return replace(decision, explanation=f"{decision.explanation}; {_WIDER}")
+
+
+def _most_residues(costs: Sequence[int], permit_batch: int) -> int:
+    """No more than so many sums of these costs, each as often as wanted, are below the batch."""
+    smaller = [cost for cost in costs if cost < permit_batch]
+    if not smaller:
+        return 1
+    multiples = permit_batch // math.gcd(*smaller) + 1
+    places = permit_batch // min(smaller) + len(smaller)
+    return min(multiples, math.comb(places, len(smaller))) if places <= _FEW else multiples
 
 
 def is_proved_again() -> bool:

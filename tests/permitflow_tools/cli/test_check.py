@@ -82,6 +82,17 @@ def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> N
     assert stdout.splitlines()[-1] == "if chunks of other sizes come too: live up to 1,793 with this permit batch"
 
 
+def test_few_sizes_are_decided_in_a_window_of_many_bytes(report: Report) -> None:
+    assert report("check", *numbers(10**15, 9 * 10**14), "--chunk-rows", f"{10**15}")[0] == 0
+    assert report("check", *numbers(10**15, 9 * 10**14), "--chunk-rows", f"{10**15},{4 * 10**14}")[0] == 1
+
+
+def test_sizes_with_too_many_sums_are_said_to_be_taken_for_all(report: Report) -> None:
+    code, document = report("check", *numbers(10**15, 9 * 10**14), "--chunk-rows", f"{10**15},123456789,987654323")
+    assert code == 1
+    assert "it is taken that every size up to the largest may come" in document["explanation"]
+
+
 def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, report: Report) -> None:
     arguments = ["check", *numbers(64, 128, max_chunk_cost=1)]
     _, stdout, _ = command(*arguments)
