@@ -58,8 +58,9 @@ class Subject(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false.
         """
+        arguments = self.arguments_of(action, parameters)
         with current_explorer().acting(is_one=self.system.action(action).members is not None):
-            return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
+            return self.system.perform(action, state, parameters, *arguments)
 
     def is_enabled(self, action: str, state: S, parameters: P, *arguments: int) -> bool:
         """Is it possible?  A guard looks at no member that may not be there, as a step does not."""
@@ -198,7 +199,8 @@ class Subject(Generic[S, P]):
 
     def _initially(self, clause: Clause[S, P]) -> bool:
         parameters = self.any_parameters()
-        return clause(self.system.initial(parameters), parameters)
+        with current_explorer().judging():
+            return clause(self.system.initial(parameters), parameters)
 
     def _related(self, action: str, relation: Relation[S, P]) -> bool:
         return relation(*self.any_step(action))

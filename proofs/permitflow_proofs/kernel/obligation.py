@@ -18,6 +18,7 @@ from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, GivenReader
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.reading import read
+from permitflow_proofs.kernel.replay import require_same_of_numbers
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 
 S = TypeVar("S")
@@ -150,6 +151,7 @@ def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
     example: tuple[z3.BoolRef, ...] | None = None
     given: Given | None = None
     reader = GivenReader()
+    has_numbers = not is_twin
     for path in explorer.paths(lambda: _holds(claim)):
         if not path.enabled:
             continue
@@ -161,6 +163,7 @@ def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
             if path.witness is not None:
                 reached += 1
                 example = example or path.conditions
+                has_numbers = has_numbers and require_same_of_numbers(claim, path)
             continue
         violated.append(path.conditions)
         if path.witness is None:

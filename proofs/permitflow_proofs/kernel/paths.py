@@ -187,6 +187,8 @@ class Explorer:
         """Does one member take it?"""
         self.is_judging = False
         """Is a clause, which is about each member, asked after a step of one?"""
+        self.is_of_model = False
+        """Does a function of the model run, or a clause that is to be shown?  They assume nothing."""
         self._parameters: list[object] = []
         self._accepted: list[Condition] = []
         self._is_accepting = False
@@ -231,6 +233,10 @@ class Explorer:
         declared = name if count == 1 else f"{name}!{count}"
         self._readers[declared] = read
         return declared
+
+    def stand_for(self, name: str, symbol: object) -> Any:
+        """What stands for any value of this name: its symbol."""
+        return symbol
 
     def assume(self, condition: Condition) -> None:
         """Go on only where this holds.
@@ -366,20 +372,23 @@ class Explorer:
     @contextmanager
     def acting(self, *, is_one: bool = False) -> Iterator[None]:
         """What follows is a step; ``is_one``: of the member that acts, and it names no other one."""
-        self.is_acting, self.is_one_acting = True, is_one
+        self.is_acting, self.is_one_acting, self.is_of_model = True, is_one, True
         try:
             yield
         finally:
-            self.is_acting = self.is_one_acting = False
+            self.is_acting = self.is_one_acting = self.is_of_model = False
 
     @contextmanager
-    def judging(self, *, is_judging: bool) -> Iterator[None]:
-        """A clause is asked, after a step of one member: it looks up none, because that would be the one that acted."""
-        before, self.is_judging = self.is_judging, is_judging
+    def judging(self, *, is_judging: bool = False) -> Iterator[None]:
+        """A clause is asked; ``is_judging``: after a step of one member.
+
+        Then it looks up none, because that would be the one that acted.
+        """
+        before, self.is_judging, self.is_of_model = self.is_judging, is_judging, True
         try:
             yield
         finally:
-            self.is_judging = before
+            self.is_judging, self.is_of_model = before, False
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
@@ -396,6 +405,15 @@ class Explorer:
             self._trail.is_checking = before
 
     # Used by callers of an exploration.
+
+    @contextmanager
+    def as_current(self) -> Iterator[None]:
+        """What follows makes its symbols here."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     def coverage(self) -> Coverage:
         """Do the paths cover everything?  To be asked once there are no more."""
@@ -429,10 +447,10 @@ class Explorer:
     def _walk(self, function: Callable[[], R]) -> Path[R] | None:
         self._start_walk()
         self._has_begun = False
-        token = _CURRENT.set(self)
         result, enabled = None, True
         try:
-            result = function()
+            with self.as_current():
+                result = function()
         except Disabled as guard:
             if not guard.action:
                 return None  # the claim's own, which is an assumption
@@ -443,8 +461,6 @@ class Explorer:
             # Where forks are not checked, a run can raise before it is found to be impossible.
             if self._trail.is_possible():
                 raise
-        finally:
-            _CURRENT.reset(token)
         if not self._trail.is_possible():
             self._trail.prune()
             return None

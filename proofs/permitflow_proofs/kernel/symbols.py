@@ -254,8 +254,9 @@ class Shape(Opaque, ABC):
 
 def integer(name: str) -> int:
     """Any integer."""
-    name = current_explorer().declare(name, _read_integer)
-    return cast(int, Integer(lambda: z3.Int(name)))
+    explorer = current_explorer()
+    name = explorer.declare(name, _read_integer)
+    return cast(int, explorer.stand_for(name, Integer(lambda: z3.Int(name))))
 
 
 def natural(name: str, at_least: int = 0) -> int:
@@ -267,8 +268,9 @@ def natural(name: str, at_least: int = 0) -> int:
 
 def truth(name: str) -> bool:
     """True or false."""
-    name = current_explorer().declare(name, _read_truth)
-    return cast(bool, Truth(lambda: z3.Bool(name)))
+    explorer = current_explorer()
+    name = explorer.declare(name, _read_truth)
+    return cast(bool, explorer.stand_for(name, Truth(lambda: z3.Bool(name))))
 
 
 def choice(name: str, options: tuple[C, ...]) -> C:
@@ -279,11 +281,14 @@ def choice(name: str, options: tuple[C, ...]) -> C:
         # Declared under a condition that does not hold here, it is bounded by nothing, and means nothing.
         return options[index] if 0 <= index < len(options) else "any"
 
-    name = current_explorer().declare(name, read)
-    index = Integer(lambda: z3.Int(name))
-    limit(index >= 0)
-    limit(index < len(options))
-    return cast(C, Choice(lambda: z3.Int(name), options))
+    explorer = current_explorer()
+    name = explorer.declare(name, read)
+    word = explorer.stand_for(name, Choice(lambda: z3.Int(name), options))
+    if isinstance(word, Choice):
+        index = Integer(lambda: z3.Int(name))
+        limit(index >= 0)
+        limit(index < len(options))
+    return cast(C, word)
 
 
 def _read_integer(witness: z3.ModelRef, name: str) -> int:
