@@ -51,7 +51,7 @@ def check_sweep(
     grid = _grid(path, description, axes)
     cells = cells_of(grid)
     most, advice = (_MOST_CELLS, "; with --spark there may be more") if spark is None else (_MOST_CELLS_ON_SPARK, "")
-    require_sweep(path, csv, plot, len(cells), most, advice)
+    require_sweep(description.inputs, csv, plot, len(cells), most, advice)
     if spark is not None:
         require_master(spark)
     if plot is not None:

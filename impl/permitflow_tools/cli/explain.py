@@ -28,7 +28,7 @@ from permitflow_tools.cli.options import (
 )
 from permitflow_tools.cli.outcomes import Json, print_json, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apart, write_files
-from permitflow_tools.cli.own import OwnParameters, is_place, own_run
+from permitflow_tools.cli.own import OwnParameters, is_place, own_run, read_modules
 from permitflow_tools.cli.permits import graph_of, run_of, setting_of
 from permitflow_tools.cli.trace import read_channels
 from permitflow_tools.parameters.read import description_of, is_toml
@@ -168,9 +168,12 @@ def explain(
         shown = _recorded(subject.named, channel, allow_truncated)
     elif subject.kind == "model":
         shown, table = own_run(str(subject.named[0]), parameters, with_graph=graph, most_states=max_states)
+        require_apart({"--output": page, "--svg": svg}, read_modules())
     else:
         if subject.described is not None:
-            setting = description_of(subject.described).setting
+            description = description_of(subject.described)
+            require_apart({"--output": page, "--svg": svg}, description.inputs)
+            setting = description.setting
         else:
             setting = setting_of(row_permits, permit_batch, max_chunk_cost, chunk_rows, flush_idle=flush_idle)
         shown = (

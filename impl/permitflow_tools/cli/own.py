@@ -124,6 +124,13 @@ def imported(module: str, place: str) -> ModuleType:
     return found
 
 
+def read_modules() -> Iterator[Path]:
+    """The files of all modules: those that a model is made of, and others."""
+    for module in list(sys.modules.values()):
+        if file := getattr(module, "__file__", None):
+            yield Path(file)
+
+
 @contextmanager
 def _told(place: str) -> Iterator[None]:
     try:

@@ -152,7 +152,7 @@ def simulate(
         if description.axes:
             if full != 1.0:
                 unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
-            _simulate_sweep(description, file, csv, plot, as_json=as_json)
+            _simulate_sweep(description, csv, plot, as_json=as_json)
         if plot is not None or csv is not None:
             unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_permits=256..65536:x2")
         _simulate_once(description, full_share=full, as_json=as_json)
@@ -390,12 +390,10 @@ class _Row(NamedTuple):
     run: SimulatedRun | None
 
 
-def _simulate_sweep(
-    description: Description, file: Path | None, csv: Path | None, plot: Path | None, *, as_json: bool
-) -> NoReturn:
+def _simulate_sweep(description: Description, csv: Path | None, plot: Path | None, *, as_json: bool) -> NoReturn:
     """Run all combinations, report and end the command."""
     points = list(combinations(description.axes))
-    require_sweep(file, csv, plot, len(points), _MOST_POINTS)
+    require_sweep(description.inputs, csv, plot, len(points), _MOST_POINTS)
     with late_progress(f"simulating {len(points):,} channels") as report:
         rows = [
             _row(description, point, lambda share, done=done: report((done + share) / len(points)))  # type: ignore[misc]

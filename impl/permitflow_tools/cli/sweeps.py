@@ -2,7 +2,7 @@
 
 import csv as comma_separated
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -47,10 +47,10 @@ class Outcome(NamedTuple):
 
 
 def require_sweep(
-    file: Path | None, csv: Path | None, plot: Path | None, combinations: int, most: int, advice: str = ""
+    inputs: Iterable[Path], csv: Path | None, plot: Path | None, combinations: int, most: int, advice: str = ""
 ) -> None:
     """End the command early if a sweep of what a file says is too large, or could not be written."""
-    require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
+    require_apart({"--csv": csv, "--plot": plot}, inputs)
     require_folder("--csv", csv)
     if plot is not None:
         if plot.suffix.lower() not in SUFFIXES:

@@ -50,6 +50,8 @@ class Description:
     """How many chunks to measure at least; None: as many as are usual."""
     axes: Sequence[Axis]
     """What to vary."""
+    inputs: Sequence[Path] = ()
+    """The files that were read."""
 
 
 def is_toml(path: Path) -> bool:
@@ -104,6 +106,7 @@ def description_of(file: TomlFile) -> Description:
         seed=simulation.read("seed", partial(typed, int, "a whole number")) or 0,
         least_chunks=simulation.read("chunks", _whole),
         axes=[found for name in sweep if (found := sweep.read(name, partial(_axis, name)))],
+        inputs=(file.path, *([_path_of(sections["chunks"])] if "csv" in sections["chunks"] else [])),
     )
 
 
@@ -183,8 +186,7 @@ def _uniform(section: Section) -> ChunkSizes:
 
 def _observed(section: Section) -> ChunkSizes:
     """Sizes that were observed, one a line, below a heading; beside the description if the path is relative."""
-    text = partial(typed, str, "the name of a file, or of a column in it")
-    path, column = section.path.parent / (section.read("csv", text) or ""), section.read("column", text)
+    path, column = _path_of(section), section.read("column", _name)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = iter(partial(file.readline, _MOST_LINE_CHARACTERS), "")
@@ -194,6 +196,15 @@ def _observed(section: Section) -> ChunkSizes:
     except (ValueError, csv.Error) as error:
         section.refuse("csv", f"{path}: {error}")
     return WeightedSizes(sizes)
+
+
+def _name(given: object) -> str:
+    return typed(str, "the name of a file, or of a column in it", given)
+
+
+def _path_of(section: Section) -> Path:
+    """Where observed sizes are."""
+    return section.path.parent / (section.read("csv", _name) or "")
 
 
 def _column(reader: "csv.DictReader[str]", column: str | None) -> Iterator[int]:

@@ -10,6 +10,11 @@ from tests.permitflow_tools.cli.conftest import Command
 
 ORDERS = Path(__file__).parents[3] / "docs" / "examples" / "orders.toml"
 VARIED = ("--sweep", "permit_batch=256,512")
+PARCELS = """
+from permitflow_model.kernel.system import Action, System
+
+SYSTEM = System("Parcels", lambda _: 0, (Action("turn", lambda parcel, _: 1 - parcel),), {})
+"""
 STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
 
@@ -17,7 +22,9 @@ STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where commands run: with a description, and a folder with a recording and a link to it."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(ORDERS, tmp_path / "orders.toml")
+    for name in ("orders.toml", "observed.toml", "observed.csv"):
+        shutil.copy(ORDERS.with_name(name), tmp_path / name)
+    (tmp_path / "parcels.py").write_text(PARCELS, encoding="utf-8")
     (tmp_path / "run").mkdir()
     FileTrace(tmp_path / "run" / "run.jsonl").close()
     (tmp_path / "link.html").symlink_to("run/run.jsonl")
@@ -33,6 +40,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["simulate", "orders.toml", *VARIED, "--csv", "a.svg", "--plot", "a.svg"],
             "--plot: a.svg is what --csv names",
         ),
+        (["check", "observed.toml", *VARIED, "--csv", "observed.csv"], "--csv: observed.csv is an input"),
+        (["simulate", "observed.toml", *VARIED, "--csv", "observed.csv"], "--csv: observed.csv is an input"),
+        (["explain", "observed.toml", "-o", "observed.csv"], "--output: observed.csv is an input"),
+        (["explain", "parcels:SYSTEM", "-o", "parcels.py"], "--output: parcels.py is an input"),
         (["explain", "run/run.jsonl", "-o", "run/run.jsonl"], "--output: run/run.jsonl is an input"),
         (["explain", "run", "--svg", "run/run.jsonl"], "--svg: run/run.jsonl is an input"),
         (["explain", "run", "-o", "link.html"], "--output: link.html is an input"),
