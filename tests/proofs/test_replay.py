@@ -72,14 +72,22 @@ def test_what_holds_of_numbers_is_proved() -> None:
     assert outcomes(fits) == ["proved"] * 3
 
 
+def test_what_is_false_on_one_of_several_paths_is_refuted() -> None:
+    assert outcomes(lambda state, of: fits(state, of) and not (state.is_on and state.taken == of.size)) == [
+        "proved",
+        "refuted",
+        "refuted",
+    ]
+
+
 @pytest.mark.parametrize("invariant", [fits_as_a_number, fits_as_text])
 def test_what_asks_a_value_what_it_is_is_refused(invariant: Callable[[State, Parameters], bool]) -> None:
-    with pytest.raises(TypeError, match=r"false of numbers \(.*taken=.*\): some function asks what a value is"):
+    with pytest.raises(TypeError, match=r"not with numbers \(.*taken=.*\): some function asks what a value is"):
         outcomes(invariant)
 
 
 def test_a_step_that_asks_whether_a_symbol_is_true_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"false of numbers \(is_on=True, size=\d, taken=\d\)"):
+    with pytest.raises(TypeError, match=r"not with numbers \(is_on=True, size=\d, taken=\d\)"):
         outcomes(fits, take_two_where_on)
 
 

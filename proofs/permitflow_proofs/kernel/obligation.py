@@ -16,9 +16,9 @@ from permitflow_model.kernel.runs import Move, Run
 from permitflow_model.kernel.system import Disabled, System, has_truth
 from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, GivenReader
-from permitflow_proofs.kernel.paths import Explorer
+from permitflow_proofs.kernel.paths import Explorer, Path
 from permitflow_proofs.kernel.reading import read
-from permitflow_proofs.kernel.replay import require_same_of_numbers
+from permitflow_proofs.kernel.replay import Replay
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 
 S = TypeVar("S")
@@ -151,7 +151,7 @@ def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
     example: tuple[z3.BoolRef, ...] | None = None
     given: Given | None = None
     reader = GivenReader()
-    has_numbers = not is_twin
+    walked: list[Path[bool]] = []
     for path in explorer.paths(lambda: _holds(claim)):
         if not path.enabled:
             continue
@@ -163,7 +163,7 @@ def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
             if path.witness is not None:
                 reached += 1
                 example = example or path.conditions
-                has_numbers = has_numbers and require_same_of_numbers(claim, path)
+                walked.append(path)
             continue
         violated.append(path.conditions)
         if path.witness is None:
@@ -172,6 +172,8 @@ def decide(claim: Claim, *, is_twin: bool = False) -> Finding:
         counterexample = Counterexample(path.values(), told=read(path.told, path.witness))
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
+    if outcome == "proved" and not is_twin:
+        Replay(claim).require_same(walked)
     covered = None if counterexample else explorer.coverage()
     given = reader.given(None if counterexample else explorer.disabled)
     return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given, covered)

@@ -1,13 +1,14 @@
 """A proved claim once more, with numbers in place of symbols: a function may ask what a value is, not what it is worth.
 
 ``isinstance``, ``is`` and ``str`` answer otherwise for symbols than for numbers, and nobody hears the question.  So
-each path is walked again with some values that lead there.  A claim about queues, families or functions is left out: of
-these there are no values; so is one about no model.
+each path is walked again with values that lead there, and with some beside them.  A claim about queues, families or
+functions is left out: of these there are no values; so is one about no model.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import z3
 
@@ -16,10 +17,11 @@ from permitflow_proofs.kernel.paths import Beginning, Explorer, Path
 from permitflow_proofs.kernel.terms import Condition
 from permitflow_proofs.kernel.trail import Contradiction
 
-_DRAWN = 8
-"""So many values are drawn for each path."""
-_SMALL = 4
-"""Below this, where there are such."""
+_BESIDE = 24
+"""So many values are drawn beside those of a path."""
+_MOST_PATHS = 20
+"""So many paths are walked again."""
+_AWAY = (0, 0, 1, 1, 2, -1)
 
 R = TypeVar("R")
 
@@ -39,6 +41,9 @@ class _Known(NamedTuple):
     term: z3.BoolRef
 
 
+_TRUTH = {truth: _Known(z3.BoolVal(truth)) for truth in (False, True)}
+
+
 class _NoNotes(dict[object, Mapping[Any, Any]]):
     """What queues and families know: nothing is known of them here."""
 
@@ -47,14 +52,46 @@ class _NoNotes(dict[object, Mapping[Any, Any]]):
 
 
 class Replay(Explorer):
-    """One walk, on which each symbol has a value."""
+    """Walks on which each symbol has a value."""
 
-    def __init__(self, values: Values) -> None:
-        """``values`` of the symbols, by name."""
+    def __init__(self, claim: Callable[[], bool]) -> None:
+        """Walk along this claim."""
         super().__init__()
-        self._values = values
+        self._claim = claim
+        self._values: Values = {}
         self._merges_within = 0
+
+    def require_same(self, paths: Iterable[Path[Any]]) -> None:
+        """The claim, which holds on all its paths, must hold of numbers that lead there.
+
+        Raises:
+            TypeError: it does not.
+        """
+        try:
+            for path in islice((path for path in paths if path.premises.parameters), _MOST_PATHS):
+                values = path.values()
+                if not self._holds_of(values):
+                    raise _differs(values)
+                for beside in _beside(values):
+                    if self._holds_of(beside) is False:
+                        raise _differs(beside)
+        except NoNumbers:
+            return
+
+    def _holds_of(self, values: Values) -> bool | None:
+        """Does the claim hold of these numbers?  None if it is not about them."""
+        self._names = {}
         self.notes = _NoNotes()
+        self._values, self._merges_within = values, 0
+        with self.as_current():
+            try:
+                return bool(self._claim())
+            except (Disabled, Contradiction):
+                return None
+            except Exception as error:
+                raise TypeError(f"true of symbols, but {_of(values)}: {type(error).__name__}: {error}") from error
+
+    # As symbolic values see it.
 
     @property
     def is_checking(self) -> bool:
@@ -103,10 +140,10 @@ class Replay(Explorer):
     def merge(self, function: Callable[[], Condition | bool], given: Condition | None = None) -> Condition:
         """What it returns."""
         if given is not None and not self.decide(given):
-            return _Known(z3.BoolVal(False))
+            return _TRUTH[False]
         self._merges_within += 1
         try:
-            return _Known(z3.BoolVal(bool(function())))
+            return _TRUTH[bool(function())]
         finally:
             self._merges_within -= 1
 
@@ -115,57 +152,26 @@ class Replay(Explorer):
         return beginning.make()
 
 
-def require_same_of_numbers(claim: Callable[[], bool], path: Path[Any]) -> bool:
-    """A claim about a model that holds on a path must hold of numbers that lead there; are there any?
-
-    Raises:
-        TypeError: it does not.
-    """
-    if not path.premises.parameters:
-        return False
-    try:
-        for values in _values_on(path):
-            _require_it_holds(claim, values)
-    except NoNumbers:
-        return False
-    return True
-
-
-def _require_it_holds(claim: Callable[[], bool], values: Values) -> None:
-    of = ", ".join(f"{name}={value}" for name, value in sorted(values.items()))
-    with Replay(values).as_current():
-        try:
-            if claim():
-                return
-        except (Disabled, Contradiction):
-            pass
-        except Exception as error:
-            raise TypeError(f"true of symbols, but with numbers ({of}): {type(error).__name__}: {error}") from error
-    raise TypeError(
-        f"true of symbols, and false of numbers ({of}): some function asks what a value is, as isinstance, `is` and "
-        "str do, or remembers something; let it compare and calculate alone"
-    )
-
-
-def _values_on(path: Path[Any]) -> Iterator[Values]:
-    """Values that lead there: those that the solver has found, and small ones, which are near the limits."""
-    yield path.values()
+def _beside(values: Values) -> Iterator[Values]:
+    """Values near these, of which some lead elsewhere, or nowhere."""
     drawn = random.Random(0)
-    solver = z3.SimpleSolver()
-    solver.add(*path.conditions)
-    for _ in range(_DRAWN):
-        solver.push()
-        for name, value in path.values().items():
-            wish = drawn.randrange(2) == 0 if isinstance(value, bool) else drawn.randrange(_SMALL)
-            wished = _is_worth(name, wish)
-            if solver.check(wished) == z3.sat:
-                solver.add(wished)
-        if solver.check() == z3.sat:
-            witness = solver.model()
-            yield {name: read(witness, name) for name, read in path.readers.items()}
-        solver.pop()
+    for _ in range(_BESIDE):
+        yield {name: _near(value, drawn.choice(_AWAY)) for name, value in values.items()}
 
 
-def _is_worth(name: str, value: int | bool) -> z3.BoolRef:
-    symbol = z3.Bool(name) if isinstance(value, bool) else z3.Int(name)
-    return cast(z3.BoolRef, symbol == value)
+def _near(value: int | bool | str, away: int) -> int | bool | str:
+    if isinstance(value, str) or not away:
+        return value
+    return not value if isinstance(value, bool) else value + away
+
+
+def _of(values: Values) -> str:
+    told = ", ".join(f"{name}={value}" for name, value in sorted(values.items()))
+    return f"with numbers ({told})"
+
+
+def _differs(values: Values) -> TypeError:
+    return TypeError(
+        f"true of symbols, but not {_of(values)}: some function asks what a value is, as isinstance, `is` and str do, "
+        "or remembers something; let it compare and calculate alone"
+    )
