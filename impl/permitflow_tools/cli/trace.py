@@ -301,7 +301,9 @@ def _where(verdict: "ChannelVerdict") -> str:
         waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}"
     words = {name: subject.place_in_words.get(name, name.replace("_", " ")) for name in counts}
     places = " + ".join(f"{count:,} {words[name]}" for name, count in counts.items())
-    return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}"
+    # Barriers and watermarks have permits of their own, and no place in the sum.
+    others = "" if waiting or sum(1 for count in counts.values() if count) > 1 else f"; {subject.state_in_words(state)}"
+    return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}{others}"
 
 
 def _as_json(verdict: "ChannelVerdict") -> dict[str, object]:

@@ -289,3 +289,14 @@ def test_parameters_of_a_foreign_header_are_checked(
     trace.path.write_text(text.replace('"size": 2, "batch": 1, "initial": 2', parameters))
     given, _, error = command("trace", "validate", str(trace.path))
     assert (given, said in error) == (code, True)
+
+
+def test_a_barrier_that_nobody_has_consumed_is_named(command: Command, tmp_path: Path) -> None:
+    stream = {"channel": "orders/0", "end": "sender"}
+    lines: list[dict[str, object]] = [{"permitflow_trace": 2, **stream, "parameters": {"row_permits": 16}}]
+    for sequence, action in enumerate(("OfferBarrier", "SendBarrier"), start=1):
+        lines.append({**stream, "sequence": sequence, "action": action, "rows": 0, "permits": [0, 1, 0]})
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    _, stdout, _ = command("trace", "validate", str(tmp_path / "run.jsonl"))
+    assert "at the end not at rest" in stdout
+    assert "('barrier', 0)" in stdout
