@@ -206,8 +206,10 @@ def require_methods(adapter: ChannelAdapter) -> None:
         if not isinstance(value, int | float) or not (value > least or (is_allowed and value == least)):
             rule = f"must have {number} {'of at least' if is_allowed else 'above'} {least} instead of {value!r}"
             raise InvalidParametersError(name="adapter", value=name, rule=rule)
-    if not isinstance(adapter.lacks, Set) or not adapter.lacks <= set(Feature):
-        rule = f"must have a set of features as lacks, of {', '.join(Feature)}, instead of {adapter.lacks!r}"
+    # The word of a feature is equal to it, and is none.
+    if not isinstance(adapter.lacks, Set) or not all(isinstance(feature, Feature) for feature in adapter.lacks):
+        features = ", ".join(map("Feature.{0.name}".format, Feature))
+        rule = f"must have a set of features as lacks, of {features}, instead of {adapter.lacks!r}"
         raise InvalidParametersError(name="adapter", value=name, rule=rule)
     for method in ("open", "offer_chunk", "take"):
         if getattr(type(adapter), method) is getattr(ChannelAdapter, method):

@@ -173,7 +173,8 @@ def test_a_method_of_the_wrong_colour_is_refused() -> None:
         ("timeout_seconds", 0, "timeout_seconds above 0 instead of 0"),
         ("quiet_seconds", -1, "quiet_seconds of at least 0 instead of -1"),
         ("quiet_seconds", "1", "quiet_seconds of at least 0 instead of '1'"),
-        ("lacks", "batching", "a set of features as lacks, of weights, .*, instead of 'batching'"),
+        ("lacks", "batching", "a set of features as lacks, of Feature.WEIGHTS, .*, instead of 'batching'"),
+        ("lacks", {"batching"}, "a set of features as lacks, .*, instead of {'batching'}"),
         ("lacks", {"bacthing"}, "a set of features as lacks, .*, instead of {'bacthing'}"),
     ],
 )
