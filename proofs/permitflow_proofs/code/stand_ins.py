@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from permitflow.flows.messages import Kind, Message
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_proofs.code import batches
+from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import Integer, equal, integer, truth
 
@@ -272,6 +273,7 @@ def _in_place_of(module: ModuleType) -> dict[str, object]:
 @contextmanager
 def standing_in(modules: Sequence[ModuleType]) -> Iterator[None]:
     """In these modules a few names mean functions that know symbols."""
+    current_explorer().need_symbols()
     before = [(module, dict(vars(module))) for module in modules]
     for module in modules:
         vars(module).update(_in_place_of(module))

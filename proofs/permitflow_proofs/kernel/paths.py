@@ -404,6 +404,9 @@ class Explorer:
         finally:
             self._trail.is_checking = before
 
+    def need_symbols(self) -> None:
+        """What follows knows symbols, and no numbers in their place."""
+
     # Used by callers of an exploration.
 
     @contextmanager

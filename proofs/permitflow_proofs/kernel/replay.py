@@ -2,7 +2,7 @@
 
 ``isinstance``, ``is`` and ``str`` answer otherwise for symbols than for numbers, and nobody hears the question.  So
 each path is walked again with values that lead there, and with some beside them.  A claim about queues, families or
-functions is left out: of these there are no values; so is one about no model.
+functions is left out: of these there are no values; so is one about no model, or about code.
 """
 
 import random
@@ -107,6 +107,14 @@ class Replay(Explorer):
         if self._merges_within or name not in self._values:
             raise NoNumbers
         return self._values[name]
+
+    def need_symbols(self) -> None:
+        """There are none.
+
+        Raises:
+            NoNumbers: always.
+        """
+        raise NoNumbers
 
     def decide(self, condition: Condition) -> bool:
         """Its truth.
