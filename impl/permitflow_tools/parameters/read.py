@@ -198,7 +198,7 @@ def _observed(section: Section) -> ChunkSizes:
     return WeightedSizes(sizes)
 
 
-def _name(given: object) -> str:
+def _name(given: object) -> Any:
     return typed(str, "the name of a file, or of a column in it", given)
 
 
