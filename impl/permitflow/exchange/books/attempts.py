@@ -104,9 +104,9 @@ class _Job:
         """As how many tasks it counts: it takes memory without one, too."""
         return max(1, self.sendings)
 
-    def has_rows(self, channel: str) -> bool:
-        """Have rows of it come into the channel?"""
-        return self.rows.get(channel, 0) > 0 or any(each.channel == channel and each.rows > 0 for each in self.open)
+    def is_in(self, channel: str) -> bool:
+        """Has it rows in the channel, or an open attempt?"""
+        return bool(self.rows.get(channel)) or any(each.channel == channel for each in self.open)
 
     def is_over(self, channel: str) -> bool:
         """Does it send no more into the channel?"""
@@ -251,7 +251,7 @@ class AttemptBooks:
         failed.done.discard(channel)
         for each in [each for each in failed.open if each.channel == channel and not each.rows]:
             each.fence("its job has failed")
-        return failed.has_rows(channel) or self._may_have_rows(channel, since_row)
+        return failed.is_in(channel) or self._may_have_rows(channel, since_row)
 
     def unfinished(self, channel: str) -> str:
         """A job that has rows in the channel, or an open attempt, and has not said its total there; or ""."""
@@ -259,7 +259,7 @@ class AttemptBooks:
         for name, job in self._jobs.items():
             if job.entered.get(channel, -1) < opened or channel in job.done:
                 continue
-            if job.rows.get(channel) or any(each.channel == channel for each in job.open):
+            if job.is_in(channel):
                 return name
         return ""
 
