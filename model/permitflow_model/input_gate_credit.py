@@ -184,13 +184,14 @@ def initial(parameters: Parameters) -> State:
 
 def with_changes(state: State, name: int, **changes: Any) -> State:
     """The state, with a changed channel of this name."""
-    return state._replace(channels=state.channels.put(name, state.channels.get(name)._replace(**changes)))
+    channels = state.channels.put(name, state.channels.get(name)._replace(**changes))
+    return State(channels, state.pool, state.epoch, state.failed)
 
 
 def has_room(channel: Channel, parameters: Parameters) -> bool:
     """May the application of this input offer one more?"""
     contents = [content_in(queue) for queue in (channel.inbox, channel.wire, channel.waiting)]
-    room = parameters.backlog - sum(content.data + content.barriers for content in contents)
+    room = parameters.backlog - sum([content.data + content.barriers for content in contents])
     return not channel.closed and room > 0
 
 

@@ -37,7 +37,7 @@ def _offered(state: State, parameters: Parameters, name: int, count: int) -> Sta
     contents = [content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox)]
     require(parameters.backlog - sum([each.data + each.barriers for each in contents]) >= count)
     require(not channel.closed)
-    return with_changes(state, name, waiting=_runs(channel.waiting).grown(Item("data", channel.epoch, 0), count))
+    return with_changes(state, name, waiting=runs_in(channel.waiting).grown(Item("data", channel.epoch, 0), count))
 
 
 def _sent(state: State, _parameters: Parameters, name: int, count: int) -> State:
@@ -51,25 +51,25 @@ def _sent_and_told(state: State, _parameters: Parameters, name: int, count: int)
 
 def _left(state: State, name: int, count: int, told: int) -> State:
     channel = state.channels.get(name)
-    waiting = _runs(channel.waiting)
+    waiting = runs_in(channel.waiting)
     require(waiting.leads(count))
     require(not channel.stopped)
     require(channel.credit >= count)
-    wire, waiting = _runs(channel.wire).filled(waiting, count, told), waiting.without(count)
+    wire, waiting = runs_in(channel.wire).filled(waiting, count, told), waiting.without(count)
     return with_changes(state, name, waiting=waiting, credit=channel.credit - count, announced=told, wire=wire)
 
 
 def _delivered(state: State, _parameters: Parameters, name: int, count: int) -> State:
     channel = state.channels.get(name)
-    wire = _runs(channel.wire)
+    wire = runs_in(channel.wire)
     require(wire.leads(count))
-    left, inbox = wire.without(count), _runs(channel.inbox).joined(wire, count)
+    left, inbox = wire.without(count), runs_in(channel.inbox).joined(wire, count)
     return with_changes(state, name, wire=left, inbox=inbox, required=left.told)
 
 
 def _consumed(state: State, _parameters: Parameters, name: int, count: int) -> State:
     channel = state.channels.get(name)
-    inbox = _runs(channel.inbox)
+    inbox = runs_in(channel.inbox)
     require(not state.failed)
     require(not channel.blocked)
     require(inbox.leads(count))
@@ -88,6 +88,12 @@ def _borrowed(state: State, _parameters: Parameters, name: int, count: int) -> S
     return with_changes(state, name, **more)._replace(pool=state.pool - count)
 
 
+def _withdrawn(state: State, _parameters: Parameters, name: int, count: int) -> State:
+    waiting = runs_in(state.channels.get(name).waiting)
+    require(waiting.ends(count))
+    return with_changes(state, name, waiting=waiting.without_newest(count))
+
+
 Many = Mapping[str, Callable[[State, Parameters, int, int], State]]
 
 RUNS: Many = {
@@ -99,11 +105,16 @@ RUNS: Many = {
 }
 """The first n steps of each of these actions, in which data moves."""
 
-RUNS_AFTER_WITHDRAWALS: Many = {**RUNS, "SendAndTell": _sent_and_told, "DeliverOrReturn": _delivered}
+RUNS_AFTER_WITHDRAWALS: Many = {
+    **RUNS,
+    "WithdrawData": _withdrawn,
+    "SendAndTell": _sent_and_told,
+    "DeliverOrReturn": _delivered,
+}
 """Those of ``WithdrawingGate``, too; of what arrives, data."""
 
 
-def _runs(queue: Any) -> "ItemRuns":
+def runs_in(queue: Any) -> "ItemRuns":
     """A queue of a replay, or of an input that was lost; a proof has queues of its own, which answer to the same."""
     runs: ItemRuns = reduce(ItemRuns.push, queue, ItemRuns()) if isinstance(queue, Fifo) else queue
     return runs
@@ -123,7 +134,7 @@ class Run(NamedTuple):
     @property
     def first(self) -> Item:
         """The oldest of them."""
-        return self.last._replace(backlog=self.last.backlog + self.falls * (self.length - 1))
+        return self.last if self.length == 1 else self.split(1)[0].last
 
     def items(self) -> Iterator[Item]:
         """One by one."""
@@ -147,7 +158,7 @@ class ItemRuns:
 
     def is_empty(self) -> bool:
         """Is there nothing in it?"""
-        return self._runs.is_empty()
+        return self._content.items == 0
 
     def size(self) -> int:
         """How many items it holds."""
@@ -171,9 +182,7 @@ class ItemRuns:
 
     def without_last(self) -> "ItemRuns":
         """The queue without its newest item."""
-        newest, others = self._runs.last(), self._runs.without_last()
-        left = ItemRuns(others, others.sum_of(_content_of, followed_by, _EMPTY))
-        return left if newest.length == 1 else left._with(newest.split(newest.length - 1)[0])
+        return self.without_newest(1)
 
     def leads(self, count: int) -> bool:
         """Are its first items this many data?"""
@@ -184,6 +193,19 @@ class ItemRuns:
                 break
             count -= run.length
         return count <= 0
+
+    def ends(self, count: int) -> bool:
+        """Are its newest items this many data?"""
+        lines = self.lines()
+        return count <= 0 or (bool(lines) and lines[-1][0].kind == "data" and count <= lines[-1][1])
+
+    def lines(self) -> list[tuple[Item, int]]:
+        """Each message that is no data, and all data between two of them by the newest of it; with how many it is."""
+        lines: list[tuple[Item, int]] = []
+        for run in self._runs:
+            ahead = lines.pop() if lines and lines[-1][0].kind == run.last.kind == "data" else (run.last, 0)
+            lines.append((run.last, ahead[1] + run.length))
+        return lines
 
     def grown(self, item: Item, count: int) -> "ItemRuns":
         """With this many more of one kind at its end."""
@@ -221,6 +243,16 @@ class ItemRuns:
         else:
             content = runs.sum_of(_content_of, followed_by, _EMPTY)
         return ItemRuns(runs, content, oldest.last.backlog)
+
+    def without_newest(self, count: int) -> "ItemRuns":
+        """Without this many of its newest items."""
+        runs = list(self._runs)
+        while count > 0:
+            newest = runs.pop()
+            if count < newest.length:
+                runs.append(newest.split(newest.length - count)[0])
+            count -= newest.length
+        return reduce(ItemRuns._with, runs, ItemRuns())
 
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""

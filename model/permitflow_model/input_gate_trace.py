@@ -9,14 +9,14 @@ A message withdrawn from the middle is withdrawn with those behind it, which are
 is not recorded: each is an explanation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from permitflow_model.input_gate import SYSTEM
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
-from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, ItemRuns
+from permitflow_model.input_gate_runs import RUNS_AFTER_WITHDRAWALS, ItemRuns, runs_in
 from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World
 from permitflow_model.kernel.system import Disabled, Step
@@ -24,6 +24,9 @@ from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
 
 Moves = Sequence[tuple[str, tuple[int, ...], int]]
 """Each an action, its arguments but for the name of the channel, and how many times."""
+
+Lines = Sequence[tuple[Item, int]]
+"""As of ``ItemRuns``."""
 
 
 class TraceEvent(RecordedStep, Protocol):
@@ -90,12 +93,12 @@ class GateExplanation:
 
     def _behind(self, world: World[State], name: int, event: TraceEvent, moves: Moves) -> World[State]:
         """The world to which these steps lead."""
-        state, path, _ = world
+        state, path, noted = world
         for action, more, times in moves:
             arguments = () if action == "Align" else (name, *more)
             try:
-                for after in self.states(action, state, arguments, times):
-                    state = after
+                for count in [1] * times if self._keep_path and times >= 0 else [times]:
+                    state = self.after(action, state, arguments, count)
                     if self._keep_path:
                         path = Path(Step(action, arguments, state), path, event)
             except KeyError:
@@ -107,23 +110,20 @@ class GateExplanation:
         counted = _counters(state.channels.get(name), event)
         if counted != event.counters:
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {counted}")
-        return world._replace(state=state, path=path)
+        return World(state, path, noted)
 
-    def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
-        """The states behind the steps, the last one at least, if the action is performed this many times."""
+    def after(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> State:
+        """The state behind this many steps."""
         if times < 0:
             raise Refused(f"{action} cannot be done {times} times")
-        if times > 1 and action in RUNS_AFTER_WITHDRAWALS and not self._keep_path:
+        if times > 1 and action in RUNS_AFTER_WITHDRAWALS:
             try:
-                return (RUNS_AFTER_WITHDRAWALS[action](state, self.parameters, arguments[0], times),)
+                return RUNS_AFTER_WITHDRAWALS[action](state, self.parameters, arguments[0], times)
             except Disabled:
                 pass  # the model says which step is impossible
-        return self._one_by_one(action, state, arguments, times)
-
-    def _one_by_one(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterator[State]:
         for _ in range(times):
             state = self.system.perform(action, state, self.parameters, *arguments)
-            yield state
+        return state
 
     def is_at_rest(self, world: World[State]) -> bool:
         """Does nothing wait, and is nothing in flight?"""
@@ -200,24 +200,23 @@ class GateExplanation:
 
     def _withdrawals(self, channel: Channel, event: TraceEvent) -> Iterator[Moves]:
         """What waits from the withdrawn message on is taken back, newest first; what is behind it is offered again."""
-        waiting = list(channel.waiting)
+        waiting = runs_in(channel.waiting).lines()
         kind, count = ("data", event.arguments[0]) if event.action == "WithdrawData" else ("barrier", 1)
-        for end in range(len(waiting), count - 1, -1):
-            is_last = kind == "barrier" or end == len(waiting) or waiting[end].kind == "barrier"
-            if is_last and all(item.kind == kind for item in waiting[end - count : end]):
-                behind = waiting[end:]
-                taken = [(_WITHDRAWING[item.kind], (), 1) for item in reversed(behind)]
-                yield [*taken, (event.action, (), count), *self._offered(channel, waiting[: end - count], behind)]
+        for place, (line, length) in reversed([*enumerate(waiting)]):
+            if line.kind == kind and length >= count:
+                ahead, behind = waiting[:place], waiting[place + 1 :]
+                taken = [(_WITHDRAWING[item.kind], (), many) for item, many in reversed(behind)]
+                yield [*taken, (event.action, (), count), *self._offered(channel, ahead, behind)]
 
-    def _offered(self, channel: Channel, ahead: Sequence[Item], items: Sequence[Item]) -> Moves:
-        """Offer these behind what is ahead; barriers keep their numbers, where these count."""
+    def _offered(self, channel: Channel, ahead: Lines, behind: Lines) -> Moves:
+        """Offer what is behind; barriers keep their numbers, where these count."""
         due = channel.sent
-        for item in ahead:
+        for item, _ in ahead:
             due = item.epoch + (item.kind == "barrier")
         moves: list[tuple[str, tuple[int, ...], int]] = []
-        for item in items:
+        for item, many in behind:
             if item.kind == "data":
-                moves.append(("OfferData", (), 1))
+                moves.append(("OfferData", (), many))
                 continue
             newer = 0 if self._is_alone else item.epoch - due
             moves.append(("OfferNewerBarrier", (newer,), 1) if newer else ("OfferBarrier", (), 1))

@@ -77,7 +77,8 @@ def at_once(state: State, parameters: Parameters, action: str, name: int, count:
 @pytest.mark.parametrize("exclusive", [0, 3])
 @pytest.mark.parametrize("system", [SYSTEM, WITHDRAWING], ids=lambda system: system.module)
 def test_many_rows_move_as_one_after_the_other(system: Gate, exclusive: int) -> None:
-    runs = [action for action in RUNS_AFTER_WITHDRAWALS if action in {each.name for each in system.actions}]
+    actions = {each.name for each in system.actions}
+    runs = [action for action in RUNS_AFTER_WITHDRAWALS if action in actions]
     parameters = replace(PARAMETERS, exclusive=exclusive)
     seen = Counter[tuple[str, bool]]()
     for seed in range(60):
@@ -85,12 +86,13 @@ def test_many_rows_move_as_one_after_the_other(system: Gate, exclusive: int) -> 
         for _ in range(120):
             name, count = random.randrange(2), random.randint(1, 4)
             if random.random() < 0.3:
-                other = random.choices(*zip(*OTHERS.items(), strict=True))[0]
-                if other not in {each.name for each in system.actions}:
+                (action,) = random.choices(*zip(*OTHERS.items(), strict=True))
+                if action not in runs:
+                    moved = one_by_one(system, state, parameters, action, name, 1) if action in actions else None
+                    state = moved or state
                     continue
-                state = one_by_one(system, state, parameters, other, name, 1) or state
-                continue
-            action = random.choice(runs)
+            else:
+                action = random.choice([each for each in runs if each not in OTHERS])
             expected = one_by_one(system, plain(state), parameters, action, name, count)
             found = at_once(state, parameters, action, name, count)
             has_others = any(item.kind != "data" for item in islice(state.channels.get(name).wire, count))
@@ -208,7 +210,10 @@ def told(epoch: int, count: int, last: int) -> list[Item]:
     return [Item("data", epoch, last + left) for left in reversed(range(count))]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["alike", "falling", "barrier", "backlog", "gone"]), st.integers(1, 5))))
+CHANGES = ("alike", "falling", "barrier", "backlog", "gone", "withdrawn")
+
+
+@given(st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(1, 5))))
 def test_a_queue_of_runs_is_a_queue_of_their_items(changes: list[tuple[str, int]]) -> None:
     line = ItemRuns().grown(Item("data", 1, 0), 9)
     both = Both(ItemRuns(), Fifo())
@@ -229,6 +234,11 @@ def test_a_queue_of_runs_is_a_queue_of_their_items(changes: list[tuple[str, int]
                     both = Both(taken, Fifo(items[count:]))
                 elif not items.is_empty():
                     both = Both(runs.without_head(), items.without_head())
+            case "withdrawn":
+                trailing = next((n for n, item in enumerate(reversed(items)) if item.kind != "data"), len(items))
+                assert runs.ends(count) == (trailing >= count)
+                if trailing >= count:
+                    both = Both(runs.without_newest(count), Fifo(items[: len(items) - count]))
             case kind:
                 item = Item("barrier" if kind == "barrier" else "backlog", 1, 0 if kind == "barrier" else count)
                 both = Both(runs.push(item), items.push(item))
@@ -249,4 +259,6 @@ def test_no_row_of_a_chunk_is_looked_at_alone(monkeypatch: pytest.MonkeyPatch) -
     assert queue.leads(rows)
     assert not queue.leads(rows + 1)
     assert (queue.without(rows - 1).size(), line.without_last().size()) == (1, rows - 1)
+    assert (queue.ends(rows), queue.ends(rows + 1)) == (True, False)
+    assert queue.without_newest(rows - 1).last().backlog == rows + 6
     assert ItemRuns().joined(queue, rows - 1).last().backlog == 8

@@ -125,8 +125,9 @@ class Members(tuple[M, ...]):
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
-        _known(name, len(self))
-        return Members((*self[:name], member, *self[name + 1 :]))
+        members = list(self)
+        members[_known(name, len(members))] = member
+        return Members(members)
 
     def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed."""

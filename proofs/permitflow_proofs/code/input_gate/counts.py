@@ -392,12 +392,12 @@ class Explanation(GateExplanation):
         """Inputs are named by their numbers."""
         super().__init__(made, {"0": 0, "1": 1})
 
-    def states(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> Iterable[State]:
-        """The last state only."""
+    def after(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> State:
+        """Also if it is a symbol how many."""
         if action not in self.many:
             self.system.action(action)  # it has it: for another one, any number of times cannot be tried
-            return super().states(action, state, arguments, count)
-        return (times(action, state, self.parameters, arguments[0], count, self.many),)
+            return super().after(action, state, arguments, count)
+        return times(action, state, self.parameters, arguments[0], count, self.many)
 
     def perform(self, world: World[State], event: TraceEvent) -> list[World[State]]:
         """As of recorded runs; that others go on is a step if it is the first that is told of it."""

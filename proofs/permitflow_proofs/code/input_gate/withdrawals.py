@@ -51,7 +51,15 @@ class Tail(NamedTuple):
         """The newest item."""
         return self.newest
 
-    def without_last(self, count: int = 1) -> "Contents | Tail":
+    def ends(self, count: int) -> bool:
+        """Are the newest items this many data?  So many of them are known."""
+        return self.newest.kind == "data" and self.known >= count
+
+    def without_last(self) -> "Contents | Tail":
+        """Without the newest."""
+        return self.without_newest(1)
+
+    def without_newest(self, count: int) -> "Contents | Tail":
         """Without this many of the known ones."""
         return self.earlier if equal(count, self.known) else self._replace(known=self.known - count)
 
@@ -76,14 +84,6 @@ class _Returns(Wire):
 # This many steps at once.
 
 
-def _withdrawn(state: State, _made: Parameters, name: int, count: int) -> State:
-    waiting = state.channels.get(name).waiting
-    assert isinstance(waiting, Tail)
-    require(waiting.newest.kind == "data")
-    require(waiting.known >= count)
-    return with_changes(state, name, waiting=waiting.without_last(count))
-
-
 def _returned(state: State, made: Parameters, name: int, count: int) -> State:
     channel = state.channels.get(name)
     backlog = content_in(channel.waiting).data
@@ -104,8 +104,7 @@ def _came_back(state: State, _made: Parameters, name: int, count: int) -> State:
 
 
 _OWN: Many = {
-    "WithdrawData": _withdrawn,
-    "SendAndTell": RUNS_AFTER_WITHDRAWALS["SendAndTell"],
+    **{action: RUNS_AFTER_WITHDRAWALS[action] for action in ("WithdrawData", "SendAndTell")},
     "ReturnCredit": _returned,
     "DeliverOrReturn": _came_back,
 }
