@@ -6,6 +6,7 @@ Each command loads what it needs when it runs, so help comes at once and without
 import errno
 import os
 import sys
+from io import TextIOWrapper
 
 from permitflow_tools.cli.interrupts import Interrupts
 
@@ -19,6 +20,7 @@ _UNUSABLE = 2  # as in ``permitflow_tools.cli.outcomes``, which is not loaded ye
 def main() -> None:
     """Run the command line with the arguments of this process."""
     open_what_was_closed()
+    escape_what_it_cannot_show()
     interrupts = Interrupts()
     try:
         interrupts.watch()
@@ -61,3 +63,9 @@ def open_what_was_closed() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # until the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def escape_what_it_cannot_show() -> None:
+    """Write characters that standard output lacks, as in a pipe of Windows, as standard error does: no error."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -279,7 +279,7 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
     for place, name in _PLACES.items():
         permits = getattr(figures.whereabouts, place)
         share = f"{permits / setting.sender.row_permits:.1%} of all, on average"
-        table.add_row(f"row permits {name}", f"{permits:,.0f}", share)
+        table.add_row(f"row permits {name}", f"{permits:,.0f}" if permits >= 100 else f"{permits:.3g}", share)
     return table
 
 

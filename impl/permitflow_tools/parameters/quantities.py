@@ -20,7 +20,7 @@ MOST_SECONDS = 1_000_000_000
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e15
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _DURATION = re.compile(r"(\d[\d_]*\.?\d*)\s*([a-zµ]+)")
-_RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+])\s*(.+))?")
+_RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+]?)\s*(.+))?")
 _MOST_VALUES = 1_000
 
 
@@ -65,7 +65,8 @@ def duration_text(seconds: float) -> str:
     """A duration for people, to three digits."""
     if not math.isfinite(seconds) or seconds == 0:
         return "0 s" if seconds == 0 else "never"
-    unit = next((unit for unit in ("s", "ms", "µs") if abs(seconds) >= _SECONDS[unit]), "ns")
+    rounded = float(f"{abs(seconds):.3g}")
+    unit = next((unit for unit in ("s", "ms", "µs") if rounded >= _SECONDS[unit]), "ns")
     amount = seconds / _SECONDS[unit]
     return f"{amount:,.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
 
@@ -150,7 +151,7 @@ def _range(
 ) -> Iterator[Number]:
     if last < first:
         raise ValueError(f"must not end at {last}, which is below {first}: write {last}..{first}")
-    if sign is None or step is None:
+    if not sign or step is None:
         raise ValueError(f'needs a step: "{first}..{last}:x2" doubles, "{first}..{last}:+100" adds')
     try:
         factor = float(step)

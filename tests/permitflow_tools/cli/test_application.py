@@ -245,3 +245,11 @@ def test_a_long_complaint_is_cut(command: Command) -> None:
 
 def test_the_version_is_found_by_its_usual_names(command: Command) -> None:
     assert command("version") == command("--version")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp437"])
+def test_an_output_of_few_characters_is_no_error(process: Command, encoding: str) -> None:
+    asked = ["check", "graph", "docs/examples/graphs/loop.toml"]
+    code, stdout, stderr = process(*asked, environment={"PYTHONIOENCODING": encoding})
+    assert (code, stderr) == (1, "")
+    assert "\\u2026 | 29 more steps" in stdout

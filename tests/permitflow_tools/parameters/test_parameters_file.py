@@ -19,6 +19,7 @@ UNDERSTOOD: list[tuple[Callable[[object], object], dict[object, object]]] = [
     (duration, {"40ms": 0.04, "1.5s": 1.5, "250us": 250e-6, "250µs": 250e-6, "3 ns": 3e-9, "2min": 120.0, "0": 0.0}),
     (rate, {1_000: 1000.0, "1_000": 1000.0, "1,000": 1000.0, "unlimited": math.inf}),
     (duration_text, {0: "0 s", 0.04: "40 ms", 1.2345: "1.23 s", 250e-6: "250 µs", 3e-9: "3 ns", 1234: "1,234 s"}),  # type: ignore[list-item]
+    (duration_text, {0.99999e-3: "1 ms"}),  # type: ignore[list-item]
     (
         partial(values, read=whole),
         {"1,16,256": (1, 16, 256), 7: (7,), "256..2047:x2": (256, 512, 1024), "1..10:+3": (1, 4, 7, 10)},
@@ -27,7 +28,9 @@ UNDERSTOOD: list[tuple[Callable[[object], object], dict[object, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("read", "pairs"), UNDERSTOOD, ids=["duration", "rate", "text", "numbers", "durations"])
+@pytest.mark.parametrize(
+    ("read", "pairs"), UNDERSTOOD, ids=["duration", "rate", "text", "rounded", "numbers", "durations"]
+)
 def test_quantities_are_read_as_people_write_them(
     read: Callable[[object], object], pairs: dict[object, object]
 ) -> None:
@@ -41,7 +44,7 @@ REFUSED: list[tuple[Callable[..., object], list[object], str]] = [
     (rate, [1e-300, "1e-7", "1e16", 10**400], "must be from 1e-06 to 1e+15 rows a second"),
     (read_axis, ["row_permits"], "must be NAME=VALUES, as in row_permits=256..65536:x2"),
     (read_axis, ["row_premits=1"], "'row_premits' cannot be varied; did you mean row_permits?"),
-    (read_axis, ["row_permits=1..5"], 'needs a step: "1..5:x2" doubles'),
+    (read_axis, ["row_permits=1..5", "row_permits=1..5:0"], 'needs a step: "1..5:x2" doubles'),
     (read_axis, ["row_permits=5..1:x2"], "must not end at 1, which is below 5"),
     (read_axis, ["row_permits=1..5:x1", "row_permits=1..5:xtwo"], "must be multiplied by more than 1"),
     (read_axis, ["row_permits=1..5:+0", "row_permits=1,x"], "must be a whole number of at least 1, not"),
