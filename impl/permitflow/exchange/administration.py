@@ -11,7 +11,7 @@ import pyarrow as pa
 from permitflow.channels.local import Purged
 from permitflow.errors import ChannelInUseError, InvalidParametersError
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
-from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.replay_channel import ReplayChannel, settled
 from permitflow.exchange.channels.streams import Direction
 from permitflow.exchange.registry import Exchange, Keeping
 from permitflow.names import require_once_each, stream_channels
@@ -161,6 +161,7 @@ def _staged_rows(exchange: Exchange, channel: BridgeChannel | ReplayChannel) -> 
     return exchange.staging.area(channel.name).staged_rows if isinstance(channel, ReplayChannel) else 0
 
 
+@settled
 async def reset(exchange: Exchange, request: ResetChannels) -> Changed:
     """Make channels usable again; their streams get ``ChannelResetError``.
 
@@ -178,6 +179,7 @@ async def reset(exchange: Exchange, request: ResetChannels) -> Changed:
     return Changed(tuple(changed))
 
 
+@settled
 async def purge(exchange: Exchange, request: Purge) -> Changed:
     """Drop the rows and barriers that wait; streams go on.
 

@@ -466,23 +466,26 @@ class Exchange:
             place.leave()
         return ended
 
-    @settled
     async def reset_channel(self, name: str) -> int:
         """Make a channel usable again that is spent, broken or ended; return how many streams were ended for it.
 
         They get ``ChannelResetError``.  A channel that is read once begins anew, without its messages, with its
-        settings.  One that keeps its rows is open again for producers, and has lost nothing.
+        settings, at once.  One that keeps its rows is open again for producers, and has lost nothing.
 
         Raises:
             UnknownChannelError: no channel has this name.
             StoreError: the store cannot write it; the channel stays as it was.
         """
         channel = self.served(name)
-        reset_row = 0
         if isinstance(channel, ReplayChannel):
-            await channel.reopen()
-            reset_row = channel.books.next_row
-        self.attempts.open_channel(name, reset_row=reset_row)
+            return await self._reopen(channel)
+        self.attempts.open_channel(name, reset_row=0)
+        return self._begin_anew(channel, ChannelResetError)
+
+    @settled
+    async def _reopen(self, channel: ReplayChannel) -> int:
+        await channel.reopen()
+        self.attempts.open_channel(channel.name, reset_row=channel.books.next_row)
         return self._begin_anew(channel, ChannelResetError)
 
     def _begin_anew(self, channel: BridgeChannel | ReplayChannel, error: Callable[..., ChannelResetError]) -> int:

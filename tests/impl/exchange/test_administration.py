@@ -40,7 +40,7 @@ from tests.support.turns import turns, until
 SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2)
 KEPT: dict[str, Any] = {"retention": Retention.REPLAY, "kept_rows": 16, "consumers": ("etl", "audit")}
-NAME = "orders/0"
+NAME, OTHER = "orders/0", "orders/1"
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
@@ -487,19 +487,38 @@ async def test_a_reset_whose_client_has_left_is_carried_out_whole(store: Store) 
         administered(Exchange(parameters=PARAMETERS, store=store), **KEPT) as (exchange, _),
         put(ADDRESS, NAME, SCHEMA) as sender,
     ):
-        await exchange.replay_channel(NAME).break_("no more paper")
-        await cancelled_at_once(exchange, ResetChannels((NAME,), force=True))
-        assert await state() == "open 0"
+        exchange.add_channels([OTHER], schema=SCHEMA, **KEPT)
+        for name in (NAME, OTHER):
+            await exchange.replay_channel(name).break_("no more paper")
+        await cancelled_at_once(exchange, ResetChannels((OTHER, NAME), force=True))
+        assert [each.state for each in exchange.statistics()] == ["open", "open"]
         with pytest.raises(ChannelResetError):
             await sender.end()
 
 
 async def test_a_purge_whose_client_has_left_is_carried_out_whole(store: Store) -> None:
     async with administered(Exchange(parameters=PARAMETERS, store=store), **KEPT) as (exchange, _):
-        await fill(batch(1, 2))
-        await cancelled_at_once(exchange, Purge((NAME,)))
-        assert exchange.statistics()[0].purged_rows == 2
-        assert await state() == "spent 0"
+        exchange.add_channels([OTHER], schema=SCHEMA, **KEPT)
+        for name in (NAME, OTHER):
+            async with put(ADDRESS, name, SCHEMA) as sender:
+                await sender.send(batch(1, 2))
+                await sender.end()
+        await cancelled_at_once(exchange, Purge((NAME, OTHER)))
+        assert [each.purged_rows for each in exchange.statistics()] == [2, 2]
+
+
+async def test_channels_read_once_are_reset_at_the_same_moment() -> None:
+    """Else rows that have come since the first one's check would be dropped without force."""
+    async with administered() as (exchange, _):
+        exchange.add_channels([OTHER])
+        for name in (NAME, OTHER):
+            exchange.channel(name).abort("no more paper")
+        resetting, seen = asyncio.create_task(carry_out(exchange, ResetChannels((NAME, OTHER)))), set[tuple[str, ...]]()
+        while not resetting.done():
+            seen.add(tuple(each.state for each in exchange.statistics()))
+            await asyncio.sleep(0)
+        await resetting
+    assert seen <= {("broken", "broken"), ("waiting", "waiting")}
 
 
 async def test_an_order_that_must_not_be_repeated_fails_with_its_connection() -> None:

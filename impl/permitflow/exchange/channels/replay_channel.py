@@ -495,7 +495,6 @@ class ReplayChannel:
         puts = any(stream.direction is Direction.PUT for stream in self.streams.live)
         return self.state is ChannelState.OPEN and not self.books.next_row and not puts
 
-    @settled
     async def reopen(self) -> None:
         """Let producers append again.
 
@@ -511,7 +510,6 @@ class ReplayChannel:
                 await self.store.finish(ChannelState.OPEN, "")
                 self.state, self.reason = ChannelState.OPEN, ""
 
-    @settled
     async def purge(self, consumer: str = "") -> Purged:
         """Acknowledge all rows and barriers that are here, for one consumer or for all; return how many it had not.
 
