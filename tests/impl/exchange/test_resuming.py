@@ -628,15 +628,15 @@ async def test_a_slow_connection_has_the_rows_before_the_break(resume_seconds: f
         assert await read_until_broken(receiver) == [[0], [1], [2]]
 
 
-async def break_behind_large_rows(receiver: RemoteReceiver, channel: ReplayChannel) -> None:
+async def break_behind_large_rows(receiver: RemoteReceiver, channel: ReplayChannel, rows: int = 3) -> None:
     """All come, each in a message of its own."""
-    for _ in range(3):
+    for _ in range(rows):
         await channel.append(LARGE)
     await channel.break_("no more paper")
     items: list[Item] = []
     with pytest.raises(ChannelAbortedError):
         await take_all(receiver, items)
-    assert len(items) == 3
+    assert len(items) == rows
 
 
 @simulated
@@ -654,6 +654,14 @@ async def test_rows_in_buffers_of_the_network_come_before_a_break() -> None:
     exchange, channel = kept_channel(LARGE.schema)
     async with Network(exchange, arrival_seconds=20).opened(), consumed(0) as receiver:
         await break_behind_large_rows(receiver, channel)
+
+
+@simulated
+async def test_a_reader_that_gets_on_is_waited_for_behind_a_break() -> None:
+    """However often its connections are distrusted, because a message takes longer than it may."""
+    exchange, channel = kept_channel(LARGE.schema)
+    async with Network(exchange, arrival_seconds=4).opened(), consumed(5) as receiver:
+        await break_behind_large_rows(receiver, channel, rows=8)
 
 
 @simulated
