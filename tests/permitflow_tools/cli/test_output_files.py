@@ -1,6 +1,7 @@
 """What a command reads, or has just written, is not replaced by what it writes."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where commands run: with a description, and a folder with a recording and a link to it."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a module that is read
     for name in ("orders.toml", "observed.toml", "observed.csv"):
         shutil.copy(ORDERS.with_name(name), tmp_path / name)
     (tmp_path / "parcels.py").write_text(PARCELS, encoding="utf-8")
