@@ -111,17 +111,6 @@ def fitting(read: Callable[[Any], T], require: Callable[[T], object]) -> Callabl
     return parse
 
 
-def sizes_in_rows(text: str) -> frozenset[int]:
-    """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
-    try:
-        counts = [int(part) for part in str(text).split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
-    if strange := [count for count in counts if not 0 <= count <= MOST]:
-        raise typer.BadParameter(f"a chunk cannot have {strange[0]} rows")
-    return frozenset(counts)
-
-
 def readable(text: str | Path) -> Path:
     """Parse the name of a file to read; ``-`` is standard input."""
     return STANDARD_INPUT if str(text) == "-" else Path(text)
@@ -242,9 +231,11 @@ def share(text: str | float) -> float:
 def chunk_sizes(text: str) -> ChunkSizes:
     """Parse rows of chunks, as in ``1024`` or, equally often, ``1,64,1024``."""
     try:
-        return WeightedSizes(sorted(sizes_in_rows(text)))
+        return WeightedSizes(sorted({int(part) for part in str(text).split(",")}))
     except InvalidParametersError as error:
         raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+    except ValueError:
+        raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
 
 
 def _understood(reader: Callable[[str], T], text: str) -> T:
@@ -308,11 +299,11 @@ MaxChunkCost: TypeAlias = Annotated[
 ]
 
 ChunkRows: TypeAlias = Annotated[
-    frozenset[int] | None,
+    ChunkSizes | None,
     option(
-        sizes_in_rows,
+        chunk_sizes,
         "ROWS,...",
-        "Only chunks with these numbers of rows are sent, whole unless --max-chunk-cost is given. Default: any number.",
+        "Only chunks with these rows are sent, whole unless another option splits them. Default: any number.",
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from permitflow.flows.permits.parameters import BATCH_SHARE, StatedParameters
 from permitflow_tools.checking.deciding import PairVerdict
 from permitflow_tools.cli.outcomes import unusable
-from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
+from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes
 from permitflow_tools.simulation.setting import SimulationSetting, costs_of, largest_cost
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def setting_of(
     row_permits: int | None,
     permit_batch: int | None,
     max_chunk_cost: int | None,
-    sizes: frozenset[int] | None,
+    sizes: ChunkSizes | None,
     permit_batch_up: int | None = None,
     *,
     flush_idle: bool,
@@ -48,7 +48,7 @@ def setting_of(
     # The sender's own batch decides what a chunk costs at most.
     batch = permit_batch_up or permit_batch
     published = row_permits - batch
-    most = max_chunk_cost or (max(1, *sizes) if sizes else published)
+    most = max_chunk_cost or (sizes.possible[-1] if sizes else published)
     most = most if permit_batch_up is None else min(most, published)
     if most < 1:
         name = "--permit-batch" if permit_batch_up is None else "--permit-batch-up"
@@ -64,7 +64,7 @@ def setting_of(
     return SimulationSetting(
         upstream=stated,
         downstream=StatedParameters(permit_batch=permit_batch),
-        chunks=WeightedSizes(sorted(sizes)) if sizes else UniformSizes(1, most),
+        chunks=sizes or UniformSizes(1, most),
         flush_idle=flush_idle,
     )
 

@@ -27,7 +27,7 @@ REFUSED = {
     "check --row-permits many --permit-batch 1": "'--row-permits': must be a whole number of at least 1, not 'many'",
     f"check {EIGHT} --chunk-rows '1;3'": "'--chunk-rows': must be whole numbers separated by commas",
     "check --permit-batch 8": "--row-permits is missing: your own numbers need at least these",
-    "check --chunk-rows 0": "--row-permits is missing",
+    f"check {EIGHT} --chunk-rows 0": "'--chunk-rows': must name a size above 0: rows have to flow, not '0'",
     "check --row-permits 1": "--permit-batch: in the published protocol",
     "check --engine tla": "must be explorer, tlc or both, not 'tla'",
     "check nothing.toml": "nothing.toml: cannot be read",
@@ -257,7 +257,7 @@ NUMBERS = {"N", "ROW", "ROWS", "ROWS,...", "SECONDS", "DURATION", "SIZE", "SHARE
 UNITS = {"DURATION": "s", "SIZE": "B"}
 # Times and a scale of demos are looked at by the demos themselves, see above.
 ZEROS = {
-    *("check --exclusive", "check --floating", "check --chunk-rows", "explain --chunk-rows"),
+    *("check --exclusive", "check --floating"),
     *(
         "demo --kills",
         "demo --scale",
