@@ -231,15 +231,17 @@ def most_outstanding(setting: SimulationSetting) -> int:
 
 def _largest_sum(costs: Sequence[int], limit: int) -> int:
     """The largest sum of any of these numbers, each as often as wanted, that does not exceed the limit."""
-    if limit > _MOST_BITS:
-        return limit - limit % math.gcd(*costs)  # from some sum on, every multiple of the divisor is one
-    reached, mask = 1, (1 << (limit + 1)) - 1  # bit n: n is such a sum
+    unit = math.gcd(*costs)
+    most = limit // unit
+    if most > _MOST_BITS:
+        return most * unit  # from some sum on, every multiple of the divisor is one
+    reached, mask = 1, (1 << (most + 1)) - 1  # bit n: n units are such a sum
     for cost in costs:
-        step = cost
-        while step <= limit:
+        step = cost // unit
+        while step <= most:
             reached |= (reached << step) & mask
             step *= 2
-    return reached.bit_length() - 1
+    return (reached.bit_length() - 1) * unit
 
 
 class Axis(NamedTuple):

@@ -113,6 +113,11 @@ def test_the_most_that_is_outstanding_is_the_largest_sum_that_fits(sizes: set[in
     assert most_outstanding(ends(WeightedSizes(sorted(sizes)), stated)) == expected
 
 
+def test_few_sizes_are_summed_exactly_in_a_window_of_many_bytes() -> None:
+    stated = StatedParameters(row_permits=10**12, permit_batch=1, max_chunk_cost=10**12)
+    assert most_outstanding(ends(WeightedSizes([6 * 10**11, 7 * 10**11]), stated)) == 7 * 10**11
+
+
 def test_a_batch_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="permit_batch must be below row_permits = 8"):
         ends(WeightedSizes([1]), StatedParameters(row_permits=8, permit_batch=8))
