@@ -324,6 +324,14 @@ async def test_a_reset_ends_idle_producers_behind_the_end() -> None:
 
 
 @simulated
+async def test_a_reset_leaves_producers_that_a_consumer_has_cancelled() -> None:
+    async with one_has_closed() as (channel, idle, *_):
+        channel.cancel("enough")
+        channel.retire(ChannelResetError)
+        assert await idle.end() is EndOutcome.CANCELLED
+
+
+@simulated
 async def test_rows_that_a_consumer_drops_behind_the_end_are_not_consumed() -> None:
     async with one_has_closed() as (_, idle, receiver, ending):
         await receiver.cancel("enough")

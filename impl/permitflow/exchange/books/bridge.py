@@ -76,11 +76,6 @@ class BridgeBooks(Generic[C]):
         return self.state in _OVER
 
     @property
-    def is_read(self) -> bool:
-        """Has a consumer read it to its end?"""
-        return self.state is BridgeState.SPENT and not self.is_cancelled
-
-    @property
     def has_lost_consumer(self) -> bool:
         """Has a consumer left halfway?"""
         return self._loss is not None

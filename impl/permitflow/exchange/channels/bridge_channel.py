@@ -266,7 +266,7 @@ class BridgeChannel:
         if self.books.consumer is not None:
             self.books.consumer.end_with(self.books.refusal())
         self.abort(error(channel=self.name).reason)
-        if self.books.is_read:  # nothing breaks any more, and idle producers have no last word
+        if not self.books.is_cancelled:  # a channel that was read to its end does not break, and has told nobody
             self._tell_broken()
         return users
 
