@@ -224,7 +224,8 @@ class HeldSender(_HeldStream[RemoteSender]):
     async def _pass_on(self, end: RemoteSender) -> None:
         while True:
             wanted_end = self.wanted_end  # first: the caller queues its last batch, then sets this
-            self._move()
+            if not self.leaving:  # else the queue would hold twice its bound
+                self._move()
             if self.leaving:
                 self.tell_caller()
                 await end.send_many(self.leaving)
@@ -262,7 +263,8 @@ class HeldSender(_HeldStream[RemoteSender]):
             self._move()
             if self.leaving:
                 self.tell_caller()
-                for _ in range(end.send_at_once(tuple(self.leaving), ())):
+                rows = [batch.num_rows for batch in self.leaving]
+                for _ in range(end.send_at_once(tuple(self.leaving), rows)):
                     self.leaving.popleft()
         if self.leaving or self.line:
             self.has_something_to_do.set()

@@ -1,5 +1,6 @@
 """The blocking client against a real exchange in another process: rows, permits, refusals, and every kind of end."""
 
+import asyncio
 import gc
 import signal
 import threading
@@ -89,6 +90,20 @@ def test_a_batch_longer_than_a_message_leaves_in_slices(exchange: ServedExchange
     sending.result(PATIENCE_SECONDS)
     assert len(received) > 2
     assert pa.Table.from_batches(received) == pa.Table.from_batches([batch])
+
+
+@pytest.mark.parametrize(("rows", "sent_rows"), [(100, 100), (1, 0)])
+def test_a_large_batch_leaves_in_the_turn_that_hears_of_it(exchange: ServedExchange, rows: int, sent_rows: int) -> None:
+    """A short one waits for others that come meanwhile."""
+
+    async def sent_in_one_turn() -> int:
+        sink.send(numbers(0, rows))
+        await asyncio.sleep(0)
+        return sink.statistics().sent_rows
+
+    with sink_of(exchange, exchange.channel()) as sink:
+        assert background().run(sent_in_one_turn) == sent_rows
+        sink.abort("it was a test")
 
 
 def test_barriers_keep_their_places_among_batches_that_wait(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
@@ -244,6 +259,19 @@ def test_a_starved_send_names_the_cause_and_hands_the_rest_back(
             sink.end(closes_channel=True)
             received = reading.result(PATIENCE_SECONDS)
         assert values(received) == list(range(10_010))
+
+
+def test_a_batch_that_has_left_in_part_makes_room_for_one_more(exchange: ServedExchange) -> None:
+    async def fill() -> None:
+        sink.send(numbers(0, 1_000))
+        await asyncio.sleep(0)
+        sink.send(numbers(1_000, 1_200))
+
+    with sink_of(exchange, exchange.channel()) as sink:
+        background().run(fill)
+        with in_a_hurry(sink), pytest.raises(PeerTimeoutError):
+            sink.send(numbers(1_200, 1_210))
+        sink.abort("it was a test")
 
 
 def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> None:
