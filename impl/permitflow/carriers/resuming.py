@@ -699,13 +699,13 @@ class AcceptedCarrier(ResumingCarrier):
             except TimeoutError:
                 if self._core.kept.start > position:
                     position, times = self._core.kept.start, 0
-                elif self._connection is not None:  # else the wait for another one ends by itself
-                    times += 1
-                    error = PeerGoneError(who=self._who, reason="it has not acknowledged the last messages")
-                    if times > _MOST_DISTRUSTED:
-                        self.fail(error)
-                    else:
-                        self.lose(self._connection, error)
+                    continue
+                times += 1
+                error = PeerGoneError(who=self._who, reason="it has not acknowledged the last messages")
+                if times > _MOST_DISTRUSTED:
+                    self.fail(error)
+                elif self._connection is not None:
+                    self.lose(self._connection, error)
         if self._core.kept and self._connection is None and self._failure is not None:
             raise self._failure
 

@@ -543,6 +543,15 @@ async def test_an_order_is_not_sent_over_a_line_that_is_cut() -> None:
         assert network.connections == 2
 
 
+async def test_who_is_not_to_come_again_is_not_dialled_for_an_order() -> None:
+    async with administered() as (_, network), control(ADDRESS, resume_seconds=0) as orders:
+        network.cut_all()
+        await turns()
+        with pytest.raises(PeerGoneError) as caught:
+            await orders.purge([NAME])
+        assert (type(caught.value), network.connections) == (PeerGoneError, 1)
+
+
 @pytest.mark.parametrize("order", [AioControl.channels, lambda orders: orders.purge([NAME])], ids=["question", "order"])
 async def test_who_was_never_there_is_not_dialled_again(order: Callable[[AioControl], Any]) -> None:
     with socket.socket() as reserved:

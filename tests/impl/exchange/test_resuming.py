@@ -652,7 +652,7 @@ async def test_an_answer_behind_the_break_is_heard() -> None:
 @simulated
 async def test_rows_in_buffers_of_the_network_come_before_a_break() -> None:
     exchange, channel = kept_channel(LARGE.schema)
-    async with Network(exchange, arrival_seconds=20).opened(), consumed(0) as receiver:
+    async with Network(exchange, arrival_seconds=50).opened(), consumed(0) as receiver:
         await break_behind_large_rows(receiver, channel)
 
 
@@ -737,11 +737,11 @@ async def test_a_reader_that_ignores_a_break_is_given_up(resume_seconds: float |
         assert exchange.admission.streams == 0
 
 
-@simulated
-async def test_who_comes_again_and_acknowledges_nothing_is_given_up() -> None:
-    """It has longer each time: a large message may be on its way."""
-    exchange, channel = kept_channel()
-    await break_behind_rows(channel)
+async def coming_again(exchange: Exchange, stays_seconds: float) -> list[float]:
+    """Read a broken channel, acknowledge nothing, and come again until that is no stream any more.
+
+    Returns how long each connection has lived; the reader leaves after this time.
+    """
     to, token, seconds = Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0), b"x" * 16, list[float]()
     async with asyncio.timeout(1_000), Network(exchange).opened():
         while not seconds or exchange.admission.streams:
@@ -751,12 +751,28 @@ async def test_who_comes_again_and_acknowledges_nothing_is_given_up() -> None:
                 again = encode_connection_frame(Resume(token, len(seconds), 0))
                 await conversation.write(again if seconds else with_checksum(beginning))
                 seconds.append(-asyncio.get_running_loop().time())
-                with suppress(PeerGoneError):
-                    while await conversation.read() is not None:
-                        pass
+                with suppress(PeerGoneError, TimeoutError):
+                    async with asyncio.timeout(stays_seconds):
+                        while await conversation.read() is not None:
+                            pass
                 seconds[-1] += asyncio.get_running_loop().time()
             await turns()
-    assert seconds == pytest.approx([10, 20, 30, 40])
+    return seconds
+
+
+@simulated
+async def test_who_comes_again_and_acknowledges_nothing_is_given_up() -> None:
+    """It has longer each time: a large message may be on its way."""
+    exchange, channel = kept_channel()
+    await break_behind_rows(channel)
+    assert await coming_again(exchange, 1_000) == pytest.approx([10, 20, 30, 40])
+
+
+@simulated
+async def test_who_comes_again_early_wins_no_time_behind_a_break() -> None:
+    exchange, channel = kept_channel()
+    await break_behind_rows(channel)
+    assert sum(await coming_again(exchange, 4)) == pytest.approx(100)
 
 
 # An exchange that stops.
