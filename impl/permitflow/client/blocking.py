@@ -88,6 +88,7 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
 _ALONE_SHARE = 1 / 8  # of the queue's bound: a batch that is worth a message of its own
+_CHECKS = 4  # for progress, in the time of a time-out, which may come later by as much as lies between two
 _STOOD_STILL_SECONDS = 1.0  # a thread that wakes so late was not running
 # An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
 # treat alike.
@@ -226,8 +227,7 @@ class _BlockingStream(_Blocking[R]):
         silent_since, before = monotonic(), self._progress()
         while not is_done():
             until = silent_since + self.timeout_seconds
-            # Check for progress twice in this time.
-            wake_at = min(until, monotonic() + self.timeout_seconds / 2)
+            wake_at = min(until, monotonic() + self.timeout_seconds / _CHECKS)
             if self._held.wait(wake_at):
                 continue
             if monotonic() - wake_at > _STOOD_STILL_SECONDS:

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from permitflow import errors
-from permitflow.errors import PermitflowError
+from permitflow.errors import PermitflowError, TransportError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def told_in_words(planning: Callable[P, T]) -> Callable[P, T]:
         try:
             return planning(*args, **kwargs)
         except PermitflowError as error:
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from _foreign(error)
 
     return plan
 
@@ -54,6 +54,11 @@ def read_in_words(reading: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]
         try:
             yield from reading(*args, **kwargs)
         except PermitflowError as error:
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from _foreign(error)
 
     return read
+
+
+def _foreign(error: PermitflowError) -> BaseException | None:
+    """The exception, none of ours, that has ended a stream: it may have no words, as a MemoryError."""
+    return error.__cause__ if type(error) is TransportError else None

@@ -13,12 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from permitflow.channels.interface import require_count
 from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
 
@@ -162,15 +166,21 @@ def _from_builder(builder: SparkSession.Builder) -> dict[str, str]:
     return {key: str(value) for key, value in options.items()}
 
 
-def _from_running_context() -> dict[str, str]:
+def _running_context() -> "SparkContext | None":
     from pyspark import SparkContext
 
     context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
+    return context
+
+
+def _from_running_context() -> dict[str, str]:
+    context = _running_context()
     return {} if context is None else dict(context.getConf().getAll())
 
 
 def _from_submit_arguments() -> dict[str, str]:
-    words, found = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")), {}
+    given, found = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")), {}
+    words = [part for word in given for part in (word.split("=", 1) if word.startswith("--") else [word])]
     for word, following in pairwise(words):
         if word in ("--conf", "-c") and "=" in following:
             key, _, value = following.partition("=")
@@ -240,8 +250,8 @@ def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) ->
 def _out_of_reach(given: Mapping[str, str]) -> str:
     if is_remote_server(given):
         return "start the Connect server"
-    # A running context has an application id, and its start settings cannot change any more.
-    return "stop the running session and start it" if "spark.app.id" in given else ""
+    # The start settings of a running context cannot change any more.
+    return "" if _running_context() is None else "stop the running session and start it"
 
 
 def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: float) -> list[str]:
@@ -266,7 +276,7 @@ def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: f
             f"spark.python.worker.killOnIdleTimeout kills a worker that waits for rows or permits after {idle:g} s, "
             f"before the option timeoutSeconds ({timeout_seconds:g} s) can say why: allow it longer"
         )
-    if "spark.app.id" not in given and not is_remote_server(given) and "grpc" in sys.modules:
+    if _running_context() is None and not is_remote_server(given) and "grpc" in sys.modules:
         found.append(
             "gRPC is loaded in this process, and Spark's JVM is started by a fork, which may hang where gRPC runs: "
             "create the session first"

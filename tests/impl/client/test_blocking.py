@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from time import monotonic, sleep
 
 import psutil
@@ -18,6 +19,8 @@ import pytest
 from permitflow import ChannelStatistics, Kind
 from permitflow.client.background import background
 from permitflow.client.blocking import BlockingSink, EndOutcome, control, open_sink, open_source, probe
+from permitflow.client.held import HeldSender
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -46,6 +49,7 @@ from tests.support.served_exchange import (
     values,
     wait_for_ends_but,
 )
+from tests.support.simulated_time import Clock
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
 
@@ -220,6 +224,28 @@ def test_a_slow_reader_of_a_large_window_tells_of_4096_rows_at_once(exchange: Se
             source.receive()
         probe(exchange.address, "large/0")  # in the same loop, after what it was told before
         assert source.statistics().consumed_rows >= 4_096
+
+
+def test_a_time_out_counts_from_the_last_progress(exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, counted = Clock(), RemoteSender.statistics
+
+    def statistics(sender: RemoteSender) -> ChannelStatistics:
+        return replace(counted(sender), sent_rows=int(clock.seconds > 0), rows_held=0)
+
+    def wait(_: HeldSender, until: float) -> bool:
+        clock.seconds = until
+        return False
+
+    with sink_of(exchange, exchange.channel()) as sink:
+        sink.send(numbers(0, 9_800))
+        sink.send(numbers(9_800, 10_000))
+        monkeypatch.setattr("permitflow.client.blocking.monotonic", clock)
+        monkeypatch.setattr(RemoteSender, "statistics", statistics)
+        monkeypatch.setattr(HeldSender, "wait", wait)
+        with pytest.raises(PeerTimeoutError):
+            sink.send(numbers(10_000, 10_010))
+        sink.abort("nobody reads")
+    assert clock.seconds == pytest.approx(PATIENCE_SECONDS, rel=0.25)
 
 
 def test_a_waiting_consumer_returns_the_residue_after_a_timeout(exchange: ServedExchange) -> None:

@@ -1,13 +1,22 @@
 """A program finds out which error of this package has ended its job."""
 
 import traceback
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql.types import StructType
 
-from permitflow.errors import ChannelSpentError, InvalidOptionError, PeerGoneError, PermitflowError, RowsLostError
+from permitflow.errors import (
+    ChannelSpentError,
+    InvalidOptionError,
+    PeerGoneError,
+    PermitflowError,
+    RowsLostError,
+    TransportError,
+)
 from permitflow.spark import cause_of
 from permitflow.spark.calls.source import GrpcDataSource
+from permitflow.spark.causes import read_in_words, told_in_words
 from permitflow.spark.source import ChannelPartition, PermitflowDataSource
 from permitflow.spark.stream_planning import RowRange
 from permitflow.spark.stream_source import ChannelRows
@@ -71,3 +80,13 @@ def test_a_failed_task_or_batch_is_told_without_the_calls_inside() -> None:
             ask()
         assert traceback.extract_tb(caught.tb)[-1].name in ("plan", "read")
         assert caught.value.__suppress_context__
+
+
+def test_a_failure_that_is_none_of_ours_is_told_with_its_cause() -> None:
+    def fail() -> Iterator[int]:
+        raise TransportError.of(what="the sender of channel 'orders/0' failed", cause=MemoryError())
+
+    for failing in (told_in_words(fail), lambda: list(read_in_words(fail)())):
+        with pytest.raises(TransportError) as caught:
+            failing()
+        assert isinstance(caught.value.__cause__, MemoryError)

@@ -50,7 +50,7 @@ def test_a_fresh_builder_gets_everything_with_reasons() -> None:
         assert words in reports[0]
 
 
-@pytest.mark.parametrize("where", ["builder", "arguments", "file"])
+@pytest.mark.parametrize("where", ["builder", "arguments", "arguments with =", "file"])
 def test_user_settings_stay_in_every_place_where_spark_reads_them(
     where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -59,6 +59,8 @@ def test_user_settings_stay_in_every_place_where_spark_reads_them(
         builder.config(SOCKET, "false").master("local[3]")
     elif where == "arguments":
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master local[3] --conf '{SOCKET} = false' pyspark-shell")
+    elif where == "arguments with =":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master=local[3] --conf={SOCKET}=false pyspark-shell")
     else:
         (tmp_path / "spark-defaults.conf").write_text(f"# ours\n{SOCKET}  false\nspark.master=local[3]\n\n")
         monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -80,13 +82,14 @@ print(json.dumps([[each.key for each in chosen.applied], [each.key for each in c
 def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(SUBMITTED)
-    told = ["--master", "spark://nowhere:7077", "--conf", f"{SOCKET}=false", "--conf", f"{BATCH_ROWS}=100"]
+    # Kubernetes names the application before it runs.
+    told = ["--master", "spark://nowhere:7077", "--conf", "spark.app.id=spark-1", "--conf", f"{BATCH_ROWS}=100"]
     command = [str(SPARK / "bin/spark-submit"), *told, str(job)]
     environment = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, check=True, env={**os.environ, **environment}
     )
-    assert json.loads(done.stdout) == [[BATCH_BYTES], [SOCKET, BATCH_ROWS]]
+    assert json.loads(done.stdout) == [[SOCKET, BATCH_BYTES], [BATCH_ROWS]]
 
 
 @pytest.mark.parametrize(("row_permits", "rows"), [(262_144, "65536"), (4, "1")])
