@@ -149,7 +149,7 @@ class PermitflowDataSource(DataSource):
         # One exchange has all channels: a number that is too high is told before a producer comes.  Of several, each is
         # asked, and a silent one takes its time: no question without need.
         is_alone = len(several(options.address)) == 1
-        if is_alone or is_stream or _needing_kept(options):
+        if is_alone or is_stream or shape.unites or _needing_kept(options):
             once = _read_once(options, options.channels if is_alone else asked)
             if once and is_stream:
                 rule = "is read by batch jobs only (spark.read)"

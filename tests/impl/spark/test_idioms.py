@@ -29,6 +29,7 @@ from permitflow.spark.stream_source import ExchangeStreamReader
 from tests.impl.spark.conftest import Driver
 from tests.support.process import reserved_address
 from tests.support.served_exchange import channels_of, numbers, producers
+from tests.support.serving import address_of, serving
 
 Options = dict[str, str]
 
@@ -170,6 +171,15 @@ def test_no_producer_is_awaited_who_would_not_help(
 def test_a_channel_that_is_not_there_is_told_before_a_producer_comes(options: Options) -> None:
     with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/2'"):
         PermitflowDataSource({**options, "channels": "3"}).schema()
+
+
+def test_a_channel_to_unite_that_no_exchange_has_is_told_first(options: Options) -> None:
+    with serving("--stream", "other", "--quiet") as other:
+        addresses = f"{options['address']},{address_of(other)}"
+        names = f"{channels_of(options)[0]},there-is-none"
+        given = {"address": addresses, "channels": names, "mergeSchema": "true", "timeoutSeconds": "20"}
+        with pytest.raises(UnknownChannelError, match="there-is-none"):
+            PermitflowDataSource(given).schema()
 
 
 def test_a_plain_read_of_several_exchanges_asks_for_a_schema_alone(
