@@ -135,7 +135,8 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return self._core.oldest_lack
 
     def _most_bytes_of_first(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
-        return self._writer.most_sums(chunks[:1], rows[:1])[1] if self._codec.accepts(chunks[0]) else 0
+        first = chunks[:1]  # by itself, so that a batch of many is not sliced into all of them
+        return self._writer.most_sums(first, rows[:1])[1] if self._codec.accepts(first[0]) else 0
 
     def _lacks_room(self, rows: int, size_bytes: int) -> bool:
         if not self._is_open or self._line.parked:
