@@ -10,6 +10,7 @@ import typer
 from permitflow.tracing.reader import trace_files
 from permitflow_tools.cli.check import answer_for
 from permitflow_tools.cli.check_graph import judged
+from permitflow_tools.cli.console import late_progress
 from permitflow_tools.cli.options import (
     AllowTruncated,
     Belonging,
@@ -234,7 +235,9 @@ def _play(name: str, page: Path, *, opens: bool, as_json: bool) -> None:
     from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 
     playground = PLAYGROUNDS[chosen("--play", [name], PLAYGROUNDS, "page")[0]]
-    write_files({page: play_page(playground)})
+    with late_progress("finding all states") as report:
+        made = play_page(playground, report=report)
+    write_files({page: made})
     if as_json:
         print_json({"title": playground.title, "files": [str(page)]})
     else:

@@ -87,20 +87,25 @@ def visited(system: System[Any, Any], parameters: Any, advice: tuple[str, ...]) 
     return PlaygroundSetting(parameters, False, sentence, steps, advice, system)
 
 
-def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
-    """The page, with all states of all choices; it leads to the pages of ``others``, in the same folder."""
+def play_page(
+    playground: Playground, others: Iterable[Playground] = (), report: Callable[[float], None] = lambda share: None
+) -> str:
+    """The page, with all states of all choices; it leads to the pages of ``others``, in the same folder.
+
+    ``report`` is called with the share of the choices whose states are found.
+    """
     settings = playground.settings()
     surroundings = Surroundings(playground.look)
-    graphs = {
-        name: surroundings.graph(
+    graphs = {}
+    for count, (name, setting) in enumerate(settings.items(), 1):
+        graphs[name] = surroundings.graph(
             setting.parameters,
             playground.look.system.initial(setting.parameters),
             setting.steps,
             most=playground.most_states,
             system=setting.system,
         )
-        for name, setting in settings.items()
-    }
+        report(count / len(settings))
     chosen = settings[key([knob.start for knob in playground.knobs])]
     base = document_of(_run(playground, chosen, ()))
     never = surroundings.never_taken

@@ -130,6 +130,13 @@ def page(name: str) -> str:
     return play_page(PLAYGROUNDS[name], PLAYGROUNDS.values())
 
 
+def test_a_page_to_play_with_tells_how_far_it_is() -> None:
+    shares: list[float] = []
+    play_page(PLAYGROUNDS["demand"], report=shares.append)
+    assert (len(shares), shares[-1]) == (len(PLAYGROUNDS["demand"].settings()), 1)
+    assert shares == sorted(set(shares))
+
+
 def test_numbers_are_chosen_by_the_keyboard(visit: Open) -> None:
     opened = visit(page("demand"))
     for knob, key in (("batch", "End"), ("size", "ArrowLeft"), ("pulls", " ")):
