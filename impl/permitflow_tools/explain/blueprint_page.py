@@ -197,7 +197,7 @@ def _sentence(blueprint: Blueprint, found: GraphVerdict) -> str:
 def _facts(blueprint: Blueprint, found: GraphVerdict) -> str:
     facts = {"stages": f"{len(blueprint.stages):,}", "arcs": f"{len(blueprint.arcs):,}"}
     if found.explored:
-        facts["states explored"] = f"{found.explored:,}"
+        facts["states at rest, explored"] = f"{found.explored:,}"
     if len(found.run) > 1:
         facts["steps of a shortest run" if found.is_shortest else "steps of the run"] = f"{found.steps:,}"
         if len(found.run) <= found.steps:
