@@ -17,7 +17,7 @@ def together(agreed: SquelchParameters) -> Lockstep[State, Parameters, SquelchPa
 
 
 def worst_peak(agreed: SquelchParameters) -> int:
-    """The fullest inbox while nobody consumes and everything takes as long as it may, whenever the watermark is passed."""
+    """The fullest inbox while nobody consumes and everything takes as long as it may, for any first tick."""
     return max(_peak(agreed, first) for first in range(agreed.rate))
 
 

@@ -36,9 +36,8 @@ def _permits(row_permits: int, permit_batch: int, max_chunk_cost: int, flush_idl
         advice.append("A receiver that returns what it holds when it is idle")
     most = "as many rows as there are permits" if flush_idle else "permits - batch + 1 rows"
     explanation = decision.explanation[0].upper() + decision.explanation[1:]
-    sentence = (
-        f"{explanation}. The formula: a chunk may have at most {most}, here {safe or 'none'}; the largest has {max_chunk_cost}."
-    )
+    formula = f"a chunk may have at most {most}, here {safe or 'none'}; the largest has {max_chunk_cost}."
+    sentence = f"{explanation}. The formula: {formula}"
     steps = () if decision.run is None else decision.run.steps
     return PlaygroundSetting(parameters, decision.is_live, sentence, steps, tuple(advice))
 
