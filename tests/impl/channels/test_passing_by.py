@@ -82,6 +82,15 @@ def test_chunks_of_one_batch_are_shown_uncut_behind_others() -> None:
     assert [*core.chunks_at_hand(1, 99)[1]] == [4]
 
 
+def test_the_rest_of_a_batch_is_shown_with_its_share_of_the_bytes() -> None:
+    core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
+    core.deliver_many("12", [1, 2], 30)
+    core.deliver_many("3", [3], 9)
+    core.consume_oldest(1)
+    chunks, _, sums = core.chunks_at_hand(99, 99)
+    assert ([*chunks], [sums[count] for count in range(3)]) == (["2", "3"], [0, 20, 29])
+
+
 def test_chunks_that_came_singly_are_shown_as_many_as_are_wanted() -> None:
     core: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=99))
     core.deliver_many([*"123"], [1, 2, 3])
