@@ -100,7 +100,14 @@ class SimulationSetting:
             require_latency(self.target_latency_seconds)
         if self.upstream.row_permits is None:
             raise InvalidParametersError(name="row_permits", value=None, rule="must be stated for the upstream")
-        _ = self.sender, self.receiver
+        sender, receiver = self.sender, self.receiver
+        given = receiver.row_permits - receiver.initial_permits
+        if sender.initial_permits + given != sender.row_permits:
+            rule = (
+                f"must add up: the upstream begins with {sender.initial_permits} of {sender.row_permits} permits, "
+                f"and the downstream gives {given} more; state row_permits and initial_permits alike for both ends"
+            )
+            raise InvalidParametersError(name="initial_permits", value=receiver.initial_permits, rule=rule)
 
     @property
     def sender(self) -> EndParameters:

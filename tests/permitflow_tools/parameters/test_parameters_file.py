@@ -167,6 +167,8 @@ MISTAKES = {
         "batch = 10\n": "line 3: upstream.batch is unknown; did you mean permit_batch?",
         "max_chunk_cost = 0\n": "line 3: upstream.max_chunk_cost must be a whole number of at least 1, not 0",
         "initial_permits = -1\n": "line 3: upstream.initial_permits must be a whole number of at least 0",
+        "initial_permits = 3\n[downstream]\nrow_permits = 120\n": "line 3: upstream.initial_permits must add up: the "
+        "upstream begins with 3 of 100 permits, and the downstream gives 117 more",
         "initial_permits = 101\n": "line 3: upstream.initial_permits must be in 0 .. row_permits = 100",
     },
     "[upstream]": {
@@ -199,6 +201,8 @@ MISTAKES = {
         "rows = 5\n[consumer]\nrate = 0": "line 8: consumer.rate must be rows a second, as in 1_000_000",
         "rows = 5\n[downstream]\nflush_idle = 1": "line 8: downstream.flush_idle must be true or false, not 1",
         "rows = 5\n[downstream]\npermit_batch = 100": "line 8: downstream.permit_batch must be below row_permits = 100",
+        "rows = 5\n[downstream]\ninitial_permits = 7": "line 8: downstream.initial_permits must add up: the upstream "
+        "begins with 100 of 100 permits, and the downstream gives 93 more",
         'rows = 5\n[sweep]\nrow_permits = "1..2"': 'line 8: sweep.row_permits needs a step: "1..2:x2" doubles',
         "rows = 5\n[simulation]\nseed = 1.5": "line 8: simulation.seed must be a whole number, not 1.5",
         "rows =": "is not valid TOML: Invalid value (at line 6",
